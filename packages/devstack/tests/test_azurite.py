@@ -1,4 +1,4 @@
-"""Where Azurite comes from, and what somebody without Node.js is told."""
+"""Where Azurite comes from, and the error without Node.js."""
 
 from pathlib import Path
 
@@ -58,7 +58,7 @@ def test_without_node_one_line_says_how_to_get_it(path: Path) -> None:
         azurite.azurite()
 
 
-def test_what_npm_says_is_told_and_it_is_tried_again(path: Path) -> None:
+def test_npms_error_is_reported_and_the_install_tried_again(path: Path) -> None:
     script(path, "node", "")
     script(path, "npm", "echo one >&2; echo 'network is away' >&2; exit 1")
     with pytest.raises(

@@ -65,19 +65,19 @@ async def test_the_bytes_of_a_malformed_request_stay_out_of_the_log(service: Ser
 
     # Something that is logged after it, so that the log is complete.
     assert b" 400 " in await answer(service, b"GET /\x01last HTTP/1.1\r\n" + END)
-    lines = await eventually(lambda: told(service))
+    lines = await eventually(lambda: refusals(service))
     assert "S3CRET" not in service.log.read_text(errors="replace")
     assert "Traceback" not in service.log.read_text(errors="replace")
     assert all("it is no HTTP" in line for line in lines)
 
 
-def told(service: Service) -> list[str]:
+def refusals(service: Service) -> list[str]:
     return [line for line in service.log.read_text(errors="replace").splitlines() if "Error handling" in line]
 
 
 async def test_a_line_break_in_a_path_is_answered_by_the_service(service: Service) -> None:
     """Each server has a form of its own for what is not there; aiohttp's is ``404: Not Found``."""
-    plain = await answer(service, b"GET /nowhere HTTP/1.1\r\n" + END)
+    plain = await answer(service, b"GET /missing HTTP/1.1\r\n" + END)
     broken = await answer(service, b"GET /now%0Ahere HTTP/1.1\r\n" + END)
 
     assert broken.partition(b"\r\n")[0] == plain.partition(b"\r\n")[0]

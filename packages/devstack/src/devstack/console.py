@@ -51,7 +51,7 @@ class Console:
         try:
             print(text, file=self._stream, flush=True)
         except BrokenPipeError:
-            # What is still in the buffer would fail once more when the interpreter ends: let it go nowhere.
-            with open(os.devnull, "w") as nowhere:  # noqa: PTH123 - a device, not a path
-                os.dup2(nowhere.fileno(), self._stream.fileno())
+            # What is still in the buffer would fail once more when the interpreter ends: let it go to the null device.
+            with open(os.devnull, "w") as null:  # noqa: PTH123 - a device, not a path
+                os.dup2(null.fileno(), self._stream.fileno())
             self._on_closed()

@@ -18,7 +18,7 @@ from devstack.settings import StackSettings, cosmos_connection, servicebus_conne
 
 STOP_WITHIN_SECONDS = 5.0
 STOP_SECONDS = 2.0
-"""How long the host lets running functions go on once it is told to stop."""
+"""How long the host lets running functions go on once it is asked to stop."""
 FUNCTIONS_GRACE_SECONDS, BACKEND_GRACE_SECONDS = 3.0, 0.8
 
 

@@ -52,7 +52,7 @@ def read_values(file: Path | None) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class HostSection:
-    """What the file tells the host itself."""
+    """The file's settings of the host itself."""
 
     cors: str = ""
     """Origins whose pages may call, with commas between them."""
@@ -62,8 +62,8 @@ class HostSection:
 def read_host(file: Path | None) -> HostSection:
     """The part ``Host``; what is not there is as nobody had asked for it. Raises :class:`CannotStart`."""
     content = _parse(file) if file else {}
-    told = content.get("Host", {}) if isinstance(content, dict) else {}
-    host = told if isinstance(told, dict) else {"CORS": None}
+    section = content.get("Host", {}) if isinstance(content, dict) else {}
+    host = section if isinstance(section, dict) else {"CORS": None}
     cors, credentials = host.get("CORS", ""), str(host.get("CORSCredentials", False)).lower()
     if not isinstance(cors, str) or credentials not in ("true", "false"):
         raise CannotStart(

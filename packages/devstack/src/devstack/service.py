@@ -1,4 +1,4 @@
-"""One devstack service is one process: it says when it can be used, stops when told, and never outlives its parent.
+"""One devstack service is one process: it says when it can be used, stops when asked, and never outlives its parent.
 
 The contract that the supervisor and the tests rely on:
 
@@ -35,16 +35,16 @@ Serve = Callable[[], AbstractAsyncContextManager[str]]
 
 
 def run(serve: Serve, *, watch_stdin: bool = False) -> int:
-    """Serve until told to stop. Returns the process's exit code."""
+    """Serve until asked to stop. Returns the process's exit code."""
     try:
-        asyncio.run(_serve_until_told_to_stop(serve, watch_stdin=watch_stdin))
+        asyncio.run(_serve_until_asked_to_stop(serve, watch_stdin=watch_stdin))
     except CannotStart as problem:
         print(problem, file=sys.stderr, flush=True)
         return 2
     return 0
 
 
-async def _serve_until_told_to_stop(serve: Serve, *, watch_stdin: bool) -> None:
+async def _serve_until_asked_to_stop(serve: Serve, *, watch_stdin: bool) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""Everything the stack is told is read and checked here, once, before the first process starts.
+"""All settings of the stack are read and checked here, once, before the first process starts.
 
 A value that cannot be right is refused with the name of the setting and what to put there. The environment
 beats the settings file, as with ``func start``.

@@ -24,11 +24,11 @@ class Format:
     service: str
     file_name: str
     application_id: int
-    """Tells the file from any other SQLite file."""
+    """Distinguishes the file from any other SQLite file."""
     version: int
     tables: str
     known_by: str = ""
-    """A table that tells a file of ours which was made before files were marked with ``application_id``."""
+    """A table by which a file of ours is known that was made before files were marked with ``application_id``."""
 
     def refusal(self, path: Path, problem: str) -> CannotStart:
         return CannotStart(
@@ -39,7 +39,7 @@ class Format:
 
 @contextlib.contextmanager
 def opened(folder: Path, form: Format) -> Iterator[sqlite3.Connection]:
-    """The file in ``folder``, made when it is not there; nobody else opens it meanwhile. Raises CannotStart."""
+    """The file in ``folder``, made when it is not there; nobody else can open it as long. Raises CannotStart."""
     with locked_folder(form.service, folder):
         path = folder / form.file_name
         connection = sqlite3.connect(path, isolation_level=None, cached_statements=1024)

@@ -1,4 +1,4 @@
-"""``devstack`` stops what it started: when told, when a service cannot go on, when nobody reads.
+"""``devstack`` stops what it started: when asked, when a service cannot go on, when nobody reads.
 
 SIGINT, SIGTERM and SIGHUP stop the stack in good order and count as success; a second one ends it at once.
 """
@@ -19,13 +19,13 @@ from devstack.settings import StackSettings, read_settings
 
 
 def main(arguments: list[str]) -> int:
-    """Run the stack until told to stop. The exit code: 0, or 2 with one line on what the user can mend."""
+    """Run the stack until asked to stop. The exit code: 0, or 2 with one line on what the user can mend."""
     options = _parser().parse_args(arguments)
     try:
         settings = read_settings(
             os.environ, options.app, options.settings, functions=options.functions, keys=options.keys
         )
-        asyncio.run(_run_until_told_to_stop(settings, Console(sys.stdout)))
+        asyncio.run(_run_until_asked_to_stop(settings, Console(sys.stdout)))
     except CannotStart as problem:
         print(problem, file=sys.stderr, flush=True)
         return 2
@@ -58,28 +58,28 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-async def _run_until_told_to_stop(settings: StackSettings, console: Console) -> None:
+async def _run_until_asked_to_stop(settings: StackSettings, console: Console) -> None:
     stack = LocalAzure(settings, console)
     serving = asyncio.create_task(_serve(stack, console))
-    told = asyncio.Event()
+    asked = asyncio.Event()
 
-    def tell() -> None:
-        if told.is_set():
+    def stop() -> None:
+        if asked.is_set():
             stack.kill()
-        told.set()
+        asked.set()
 
-    console.watch(told.set)
+    console.watch(asked.set)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, tell)
-    telling = asyncio.create_task(told.wait())
-    await asyncio.wait([serving, telling], return_when=asyncio.FIRST_COMPLETED)
-    if told.is_set():
+        loop.add_signal_handler(number, stop)
+    waiting = asyncio.create_task(asked.wait())
+    await asyncio.wait([serving, waiting], return_when=asyncio.FIRST_COMPLETED)
+    if asked.is_set():
         console.line("devstack", "stopping")
     try:
         serving.cancel()
-        telling.cancel()
-        await asyncio.wait([serving, telling])
+        waiting.cancel()
+        await asyncio.wait([serving, waiting])
     finally:
         await stack.stop()
     if not serving.cancelled():

@@ -198,7 +198,7 @@ async def test_a_batch_in_hybrid_row_is_refused_with_what_is_not_supported(
     )  # else the .NET SDK does not look for a message
     assert "does not support batches in HybridRow" in reply.body["message"]
     # Of a refused bulk the .NET SDK shows no message.
-    told = cosmos_server.log.read_text().count(
+    refusals = cosmos_server.log.read_text().count(
         "a request was refused: 400/0 devstack does not support batches in"
     )
-    assert told == 1
+    assert refusals == 1

@@ -1,4 +1,4 @@
-"""Faults on demand: each does what it says, as often as it was told, to whom it was told."""
+"""Faults on demand: each does what it says, as often and to whom it was asked for."""
 
 import asyncio
 import time
@@ -56,7 +56,7 @@ async def test_a_lost_answer_leaves_nothing_or_everything(
         ("write-forbidden", 403, "3"),
     ],
 )
-async def test_an_error_on_demand_comes_as_often_as_told(
+async def test_an_error_on_demand_comes_as_often_as_asked(
     wide: ContainerProxy, faulty_raw: Raw, kind: str, status: int, sub_status: str | None
 ) -> None:
     await faulty_raw.administer("POST", "faults", {"kind": kind, "count": 2, "retryAfterMs": 7})

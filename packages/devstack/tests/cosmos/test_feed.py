@@ -172,7 +172,7 @@ async def test_without_a_range_all_partitions_are_read_in_turn(wide: ContainerPr
     assert ids(await read(faulty_raw, wide, If_None_Match=reply.headers["etag"])) == ["new"]
 
 
-async def test_the_lag_can_be_told_from_the_session_token(container: ContainerProxy, raw: Raw) -> None:
+async def test_the_lag_is_computed_from_the_session_token(container: ContainerProxy, raw: Raw) -> None:
     await create(container, 1, 2, 3)
 
     reply = await read(raw, container, x_ms_max_item_count="1")

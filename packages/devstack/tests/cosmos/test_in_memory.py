@@ -30,7 +30,7 @@ KEY = {"id": "things", "partitionKey": {"paths": ["/pk"], "kind": "Hash", "versi
 
 def _story(seed: int) -> list[tuple[int, str]]:
     with in_memory(clock=lambda: NOW, chance=random.Random(seed), partitions=1) as account:
-        told = [
+        answers = [
             _ask(account, "POST", "", "dbs", {"id": "shop"}),
             _ask(account, "POST", "dbs/shop", "colls", KEY),
             _ask(account, "POST", "dbs/shop/colls/things", "docs", {"id": "1", "pk": "a"}),
@@ -39,7 +39,7 @@ def _story(seed: int) -> list[tuple[int, str]]:
         assert account.partitions("shop", "things") == [0]
         account.split("shop", "things", 0)
         assert account.partitions("shop", "things") == [1, 2]
-        return [*told, _ask(account, "GET", "dbs/shop/colls/things/docs/1", "docs")]
+        return [*answers, _ask(account, "GET", "dbs/shop/colls/things/docs/1", "docs")]
 
 
 def test_the_answers_depend_on_the_clock_and_the_chance_alone() -> None:

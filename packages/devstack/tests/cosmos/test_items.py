@@ -144,7 +144,7 @@ async def test_what_is_not_there_is_404(container: ContainerProxy, raw: Raw) -> 
         await container.replace_item("none", {"id": "none", "pk": "a"})
 
     item = await raw.send("GET", f"{items_path(container)}/none", headers=PK)
-    owner = await raw.send("GET", "/dbs/nowhere/colls/none/docs/1", headers=PK)
+    owner = await raw.send("GET", "/dbs/missing/colls/none/docs/1", headers=PK)
 
     assert (item.status, item.sub_status) == (404, None)
     assert (owner.status, owner.sub_status) == (404, "1003")

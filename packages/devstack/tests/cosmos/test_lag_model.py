@@ -144,7 +144,7 @@ class LagMachine(RuleBasedStateMachine):
     def newest(self, pk: str) -> dict[Key, Known]:
         return self.states[self.part(pk).id][-1].visible(self.time)
 
-    def told(self, part: Range, headers: dict[str, str]) -> int:
+    def lsn_of(self, part: Range, headers: dict[str, str]) -> int:
         """The LSN of the answer's token."""
         token = headers["x-ms-session-token"]
         assert token.startswith(f"{part.id}:-1#")
@@ -154,7 +154,7 @@ class LagMachine(RuleBasedStateMachine):
     def written(self, pk: str, headers: dict[str, str], changes: dict[Key, Known | None]) -> None:
         part = self.part(pk)
         states = self.states[part.id]
-        lsn = self.told(part, headers)
+        lsn = self.lsn_of(part, headers)
         assert lsn == states[-1].lsn + 1
         items = {key: known for key, known in states[-1].items.items() if key not in changes}
         states.append(State(lsn, self.time, items | {key: known for key, known in changes.items() if known}))
@@ -162,7 +162,7 @@ class LagMachine(RuleBasedStateMachine):
     def refused(self, pk: str, headers: dict[str, str]) -> None:
         """A write's refusal is about the newest state."""
         part = self.part(pk)
-        assert self.told(part, headers) == self.states[part.id][-1].lsn
+        assert self.lsn_of(part, headers) == self.states[part.id][-1].lsn
 
     def token(self, back: int) -> dict[str, str]:
         return {"x_ms_session_token": self.tokens[-back]} if 0 < back <= len(self.tokens) else {}
@@ -178,7 +178,7 @@ class LagMachine(RuleBasedStateMachine):
         self, part: Range, headers: dict[str, str], sent: dict[str, str], lag: Fault | None
     ) -> tuple[State, list[int]]:
         """The state that the answer says it is from, and the seconds of which it may be. Fails for one not allowed."""
-        states, lsn = self.states[part.id], self.told(part, headers)
+        states, lsn = self.states[part.id], self.lsn_of(part, headers)
         state = next(state for state in states if state.lsn == lsn)
         if "x_ms_session_token" in sent:
             number, _, seen = sent["x_ms_session_token"].partition(":-1#")

@@ -417,7 +417,7 @@ async def test_groups_of_one_value_have_no_names(
     assert (info["groupByAliases"], info["groupByAliasToAggregateType"]) == ([], {})
 
 
-async def test_a_client_that_cannot_merge_groups_is_told_so(wide: AsyncContainer, faulty_raw: Raw) -> None:
+async def test_a_client_that_cannot_merge_groups_is_refused(wide: AsyncContainer, faulty_raw: Raw) -> None:
     query = "SELECT c.kind, COUNT(1) AS number FROM c GROUP BY c.kind"
 
     refused = await plan_of(faulty_raw, wide, query, DOTNET_FEATURES.replace("GroupBy, ", ""))
@@ -430,7 +430,7 @@ async def test_a_client_that_cannot_merge_groups_is_told_so(wide: AsyncContainer
     assert "Query contained GroupBy, which the calling client does not support." in refused.body["message"]
 
 
-async def test_a_minimum_tells_of_how_many_values_it_is(wide: AsyncContainer, faulty_raw: Raw) -> None:
+async def test_a_minimum_has_the_number_of_its_values(wide: AsyncContainer, faulty_raw: Raw) -> None:
     """.NET takes a partition's missing minimum for one that is undefined, unless the number is there."""
     plan = await plan_of(faulty_raw, wide, "SELECT VALUE MIN(c.n) FROM c", DOTNET_FEATURES)
 

@@ -64,7 +64,7 @@ def test_thousands_of_conditions_are_no_problem() -> None:
         assert found == ([(1,)] if word == "OR" else [])
 
 
-def test_keywords_tell_no_case_and_names_do() -> None:
+def test_keywords_ignore_case_and_names_do_not() -> None:
     assert parse("select value C.Ab from C") == parse("SELECT VALUE C.Ab FROM C")
     assert parse("SELECT VALUE C.ab FROM C") != parse("SELECT VALUE C.Ab FROM C")
 

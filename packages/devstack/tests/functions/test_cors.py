@@ -28,18 +28,18 @@ async def listening(folder: Path, *arguments: str) -> AsyncIterator[aiohttp.Clie
             yield session
 
 
-def told(headers: Mapping[str, str]) -> dict[str, str]:
+def cors_headers(headers: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value for name, value in headers.items() if name.startswith("Access-Control") or name == "Vary"
     }
 
 
-async def test_nobody_of_another_origin_may_call_unless_the_host_was_told(tmp_path: Path) -> None:
+async def test_another_origin_may_call_only_if_the_host_allows_it(tmp_path: Path) -> None:
     async with listening(tmp_path) as http:
         async with http.options("api/echo/a", headers=ASKS) as answer:
-            assert (answer.status, told(answer.headers)) == (200, {}), "the function takes it"
+            assert (answer.status, cors_headers(answer.headers)) == (200, {}), "the function takes it"
         async with http.get("api/echo/a", headers={"Origin": PAGE}) as answer:
-            assert told(answer.headers) == {}
+            assert cors_headers(answer.headers) == {}
 
 
 async def test_a_preflight_is_answered_before_any_function(tmp_path: Path) -> None:
@@ -47,17 +47,17 @@ async def test_a_preflight_is_answered_before_any_function(tmp_path: Path) -> No
         for path in ("api/echo/a", "api/nothing/there"):
             async with http.options(path, headers=ASKS) as answer:
                 assert (answer.status, await answer.read()) == (204, b"")
-                assert told(answer.headers) == {
+                assert cors_headers(answer.headers) == {
                     "Access-Control-Allow-Origin": PAGE,
                     "Access-Control-Allow-Methods": "PATCH",
                     "Access-Control-Allow-Headers": "content-type,if-match",
                 }
         async with http.options("api/echo/a", headers=ASKS | {"Origin": OTHER}) as answer:
-            assert (answer.status, told(answer.headers)) == (204, {})
+            assert (answer.status, cors_headers(answer.headers)) == (204, {})
         plain = {"Origin": PAGE}
         async with http.options("api/echo/a", headers=plain) as answer:
             assert (await answer.json())["method"] == "OPTIONS", "this one asks for nothing"
-            assert told(answer.headers) == {"Access-Control-Allow-Origin": PAGE}
+            assert cors_headers(answer.headers) == {"Access-Control-Allow-Origin": PAGE}
 
 
 async def test_an_answer_says_who_may_read_it(tmp_path: Path) -> None:
@@ -65,14 +65,14 @@ async def test_an_answer_says_who_may_read_it(tmp_path: Path) -> None:
         for path, status in (("api/echo/a", 200), ("api/nothing", 404), ("api/raises", 500)):
             async with http.get(path, headers={"Origin": OTHER}) as answer:
                 assert answer.status == status
-                assert told(answer.headers) == {
+                assert cors_headers(answer.headers) == {
                     "Access-Control-Allow-Origin": OTHER,
                     "Access-Control-Allow-Credentials": "true",
                     "Vary": "Origin",
                 }
         for headers in ({}, {"Origin": "https://third.example"}, {"Origin": PAGE + "/"}):
             async with http.get("api/echo/a", headers=headers) as answer:
-                assert told(answer.headers) == {}
+                assert cors_headers(answer.headers) == {}
 
 
 async def test_any_origin(tmp_path: Path) -> None:
@@ -80,10 +80,10 @@ async def test_any_origin(tmp_path: Path) -> None:
         listening(tmp_path, "--cors=*") as http,
         http.get("api/echo/a", headers={"Origin": "null"}) as answer,
     ):
-        assert told(answer.headers) == {"Access-Control-Allow-Origin": "*"}
+        assert cors_headers(answer.headers) == {"Access-Control-Allow-Origin": "*"}
 
 
-def test_the_settings_file_tells_the_host_as_it_tells_func_start(tmp_path: Path) -> None:
+def test_the_settings_file_configures_the_host_as_func_start(tmp_path: Path) -> None:
     file = tmp_path / "local.settings.json"
 
     def written(content: object) -> HostSection:

@@ -95,7 +95,7 @@ async def test_a_constraint_decides_between_functions(http: aiohttp.ClientSessio
 
 
 @pytest.mark.parametrize(
-    ("method", "path"), [("GET", "api/nowhere"), ("GET", "echo/a"), ("GET", "api/in_thread")]
+    ("method", "path"), [("GET", "api/missing"), ("GET", "echo/a"), ("GET", "api/in_thread")]
 )
 async def test_unknown_paths_and_methods_are_404_without_a_body(
     http: aiohttp.ClientSession, method: str, path: str

@@ -110,7 +110,7 @@ def test_keys_are_made_once_and_kept_for_this_user_alone(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("content", ["", "{}", '{"master": "m", "default": "d", "functions": 3}'])
-def test_a_file_that_is_no_use_is_told_with_what_to_do(tmp_path: Path, content: str) -> None:
+def test_an_unusable_keys_file_is_refused_with_what_to_do(tmp_path: Path, content: str) -> None:
     (tmp_path / "keys.json").write_text(content)
     with pytest.raises(CannotStart, match=r"keys\.json cannot be read; delete it"):
         read_keys(tmp_path, ["a"], {})

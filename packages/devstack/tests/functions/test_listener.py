@@ -1,4 +1,4 @@
-"""The parts that all listeners share: telling an outage once, and having someone wait for work."""
+"""The parts that all listeners share: logging an outage once, and having someone wait for work."""
 
 import asyncio
 import logging
@@ -10,7 +10,7 @@ from devstack.functions.receiver_pool import ReceiverPool
 from devstack.testing import eventually
 
 
-def test_an_outage_is_told_once_and_again_after_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outage_is_logged_once_and_again_after_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     now = [1000.0]
     outage = Outage("the service", lambda: now[0])
     for _ in range(5):
@@ -23,7 +23,7 @@ def test_an_outage_is_told_once_and_again_after_a_minute(caplog: pytest.LogCaptu
     assert caplog.messages == ["waiting for the service: refused"] * 2
 
 
-def test_another_reason_is_told_unless_it_comes_at_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_another_reason_is_logged_unless_it_comes_at_once(caplog: pytest.LogCaptureFixture) -> None:
     now = [1000.0]
     outage = Outage("the service", lambda: now[0])
     outage.met(OSError("reset"))
@@ -34,7 +34,7 @@ def test_another_reason_is_told_unless_it_comes_at_once(caplog: pytest.LogCaptur
     assert caplog.messages == ["waiting for the service: reset", "waiting for the service: no such entity"]
 
 
-def test_the_end_of_an_outage_is_told_if_its_beginning_was(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_end_of_an_outage_is_logged_if_its_beginning_was(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     outage = Outage("the service")
     outage.over()

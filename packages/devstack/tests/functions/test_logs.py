@@ -24,7 +24,7 @@ def printed(configure: str, folder: Path) -> str:
     return run_module("failing", folder=folder).err
 
 
-def test_the_host_leaves_out_the_traceback_of_what_its_listeners_tell(tmp_path: Path) -> None:
+def test_the_host_leaves_out_tracebacks_of_what_its_listeners_log(tmp_path: Path) -> None:
     log = printed("configure_host", tmp_path)
     assert "Traceback" not in log
     assert log.endswith("host  error: something else\n")

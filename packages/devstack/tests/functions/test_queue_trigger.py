@@ -184,7 +184,7 @@ async def test_only_so_many_run_at_once(queue: Queue) -> None:
     assert max(each["running"] for each in queue.began()) in (4, 5, 6)
 
 
-async def test_a_queue_that_is_not_there_is_waited_for_and_told_once(queue: Queue) -> None:
+async def test_a_missing_queue_is_waited_for_and_logged_once(queue: Queue) -> None:
     await queue.client.delete_queue()
     with queue.host() as host:
         await eventually(lambda: "nobody has made it yet" in host.log.read_text())

@@ -103,7 +103,7 @@ def test_a_moment_that_dotnet_has_no_date_for_cannot_be_read(text: str) -> None:
         rewritten({"a": [text]}, UTC)
 
 
-def test_texts_are_rewritten_wherever_they_are_and_names_nowhere() -> None:
+def test_texts_are_rewritten_at_any_depth_and_names_are_not() -> None:
     date, arrives = "2024-05-01T10:00:00.10Z", "2024-05-01T10:00:00.1Z"
 
     assert rewritten([{"id": date, date: {"deep": [date, [date]]}}], UTC) == [

@@ -376,7 +376,7 @@ async def test_without_renewal_or_completion_a_message_comes_again(
         await eventually(lambda: own_app.received(prefix) == [("0", 1), ("0", 2)])
 
 
-def told_outages(log: str) -> set[str]:
+def logged_outages(log: str) -> set[str]:
     """The functions that waited for Service Bus; none said the same twice while it did."""
     waited: set[str] = set()
     last: dict[str, str] = {}
@@ -406,4 +406,4 @@ async def test_the_host_waits_for_a_service_bus_that_is_away(tmp_path: Path, pre
 
     log = host.log.read_text()
     assert "Traceback" not in log
-    assert told_outages(log) == {"one", "session"}
+    assert logged_outages(log) == {"one", "session"}

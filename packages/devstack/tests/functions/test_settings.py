@@ -25,7 +25,7 @@ from devstack.service import CannotStart
         ({}, "UTC"),
         ({"TZ": "Europe/Berlin"}, "Europe/Berlin"),
         ({"WEBSITE_TIME_ZONE": "Asia/Tokyo"}, "Asia/Tokyo"),
-        ({"TZ": "Nowhere/Land"}, "UTC"),
+        ({"TZ": "Missing/Land"}, "UTC"),
     ],
 )
 def test_the_hosts_time_zone_is_utc_unless_a_known_one_is_set(
@@ -98,15 +98,15 @@ def test_locks_can_be_renewed_without_end(tmp_path: Path) -> None:
     assert read_host_json(tmp_path).service_bus.max_lock_renewal == FOR_EVER
 
 
-def test_what_is_not_applied_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_settings_that_are_not_applied_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "host.json").write_text(
         """{"retry": {"strategy": "fixedDelay"}, "extensions": {"serviceBus": {
             "messageHandlerOptions": {"autoComplete": false}, "minMessageBatchSize": 2}}}"""
     )
     read_host_json(tmp_path)
 
-    told = [record.getMessage() for record in caplog.records]
-    assert [each.partition(":")[2].split(" ")[1] for each in told] == [
+    logged = [record.getMessage() for record in caplog.records]
+    assert [each.partition(":")[2].split(" ")[1] for each in logged] == [
         "extensions:servicebus:messagehandleroptions:autocomplete",
         "extensions:servicebus:minmessagebatchsize",
         "retry",

@@ -67,8 +67,8 @@ async def f(m: {}): ...
             'the annotation of the parameter "req" of f does not fit a httpTrigger',
         ),
         (
-            '@app.route(route="x")\nasync def f(req: "nowhere.Request"): ...\n',
-            "the annotations of f cannot be read: name 'nowhere' is not defined",
+            '@app.route(route="x")\nasync def f(req: "missing.Request"): ...\n',
+            "the annotations of f cannot be read: name 'missing' is not defined",
         ),
         (
             '@app.route(route="x")\nasync def f(req: func.HttpRequest | None): ...\n',
@@ -138,8 +138,8 @@ async def test_functions_with_wrong_settings_are_named_and_the_others_run(tmp_pa
     log = service.log.read_text()
     assert "secret" not in log
     for number, (_, said) in enumerate(NO_USE):
-        told = f"f{number} does not run, the other functions do: "
-        [line] = [each for each in log.splitlines() if told in each]
+        refusal = f"f{number} does not run, the other functions do: "
+        [line] = [each for each in log.splitlines() if refusal in each]
         assert said.replace("{name}", f"f{number}") in line
 
 

@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-async def test_the_page_is_told_where_the_app_is_and_may_call_it(tmp_path: Path, folder: Path) -> None:
+async def test_the_page_gets_the_apps_address_and_may_call_it(tmp_path: Path, folder: Path) -> None:
     with host(tmp_path / "host", "http", None, f"--web={folder}", "--web-port=0") as service:
         app, page = service.addresses
         async with aiohttp.ClientSession() as http:

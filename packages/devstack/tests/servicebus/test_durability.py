@@ -221,7 +221,7 @@ class Holder:
 
 
 async def test_what_the_reader_of_a_deleted_queue_held_is_gone_with_the_queue(tmp_path: Path) -> None:
-    """Its message has expired meanwhile: if the session ended in any other way, it would be a dead letter now."""
+    """Its message has expired by then: if the session ended in any other way, it would be a dead letter now."""
     now = 1000.0
     brief = e.described(0x70, e.encode_list([b"\x40", b"\x40", e.uint(1000)])) + message(session_id="s")
     with Store.opened(tmp_path) as store:

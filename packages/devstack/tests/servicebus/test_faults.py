@@ -1,4 +1,4 @@
-"""Faults happen when they are asked for, and only on a server that was told to allow them."""
+"""Faults happen when they are asked for, and only on a server that allows them."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -62,7 +62,7 @@ async def test_a_request_that_fails_before_the_commit_leaves_nothing(faulty: Ser
         assert await faulty.faults.pending() == []
 
 
-async def test_a_busy_server_says_so_for_as_long_as_it_was_told(faulty: Service) -> None:
+async def test_a_server_is_busy_for_as_long_as_asked(faulty: Service) -> None:
     async with (
         new_queue(faulty) as queue,
         client(faulty, retry_total=0) as sdk,

@@ -62,7 +62,7 @@ async def test_what_waits_is_forwarded_once_the_queue_forwards(servicebus_server
         assert str((await admin.get_queue(source)).forward_to).endswith(f"/{target}")
 
 
-async def test_a_forwarded_dead_letter_tells_where_it_comes_from(servicebus_server: Service) -> None:
+async def test_a_forwarded_dead_letter_has_its_source(servicebus_server: Service) -> None:
     async with (
         new_queue(servicebus_server) as graveyard,
         new_queue(servicebus_server, forward_dead_lettered_messages_to=graveyard) as queue,

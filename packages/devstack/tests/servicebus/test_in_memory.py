@@ -136,7 +136,7 @@ class Noting(Onlooker):
         self.seen.append(f"{path} buried {message.parsed.message_id}")
 
 
-async def test_whoever_looks_on_sees_each_step_and_can_refuse_a_message() -> None:
+async def test_an_onlooker_sees_each_step_and_can_refuse_a_message() -> None:
     with in_memory(clock=lambda: NOW, chance=random.Random(1), config=CONFIG) as broker:
         onlooker = Noting(refuses="2")
         broker.show(onlooker)

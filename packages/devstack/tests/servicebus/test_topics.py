@@ -95,7 +95,7 @@ async def _is(count: object, wanted: int) -> bool:
     return bool(await count() == wanted)
 
 
-async def test_a_partitioned_topic_tells_duplicates_by_key_and_refuses_batches(
+async def test_a_partitioned_topic_finds_duplicates_by_key_and_refuses_batches(
     servicebus_server: Service,
 ) -> None:
     properties = {"requires_duplicate_detection": True, "enable_partitioning": True}

@@ -39,7 +39,7 @@ def never_ready(_port: int) -> None:
 
 
 def deaf(port: int) -> None:
-    """Ignores SIGTERM and leaves a child of its own, whose pid it tells."""
+    """Ignores SIGTERM and leaves a child of its own, whose pid it prints."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with listen(port) as listener, subprocess.Popen(["sleep", "600"]) as grandchild:
         say(f"READY http://127.0.0.1:{listener.getsockname()[1]}/")
@@ -68,7 +68,7 @@ def crash(_port: int) -> None:
 
 
 def by_turns(port: int) -> None:
-    """Serves, then once crashes at the start, then serves: what a turn does is told by a file that counts them."""
+    """Serves, then once crashes at the start, then serves: what a turn does depends on a file that counts them."""
     count = Path(os.environ["TURNS"])
     turn = int(count.read_text()) if count.exists() else 0
     count.write_text(str(turn + 1))

@@ -111,7 +111,7 @@ def test_a_setting_beats_its_default_and_an_empty_one_counts_as_not_set(tmp_path
     assert app.servicebus.topics[0].enable_partitioning is True
 
 
-def test_whoever_must_rename_is_told_where(tmp_path: Path) -> None:
+def test_a_container_that_must_be_renamed_says_where(tmp_path: Path) -> None:
     app = read_app(_file(tmp_path, WHOLE), {"ARCHIVE": "a"})
     assert app.cosmos.containers[0].rename == "name another one in DATABASE"
     assert app.cosmos.containers[1].rename == "name another one in devstack.toml"
@@ -132,8 +132,8 @@ def test_whoever_must_rename_is_told_where(tmp_path: Path) -> None:
         ),
         ("[[servicebus.topics]]", "servicebus.topics.0.name: Field required"),
         (
-            '[[cosmos.containers]]\nname = "%NOWHERE%"\n',
-            "cosmos.containers.0.name uses %NOWHERE%; set NOWHERE, or give it a default under [settings]",
+            '[[cosmos.containers]]\nname = "%MISSING%"\n',
+            "cosmos.containers.0.name uses %MISSING%; set MISSING, or give it a default under [settings]",
         ),
         (
             '[[cosmos.containers]]\ndatabase = "d"\nname = "c"\npartition_key = []',

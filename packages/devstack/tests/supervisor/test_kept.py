@@ -108,7 +108,7 @@ async def test_a_failed_starts_reason_is_its_last_line_which_is_not_logged(tmp_p
     assert fake.lines == ["cosmos     | loading"]
 
 
-async def test_a_crash_at_the_start_is_told_from_a_mistake(tmp_path: Path) -> None:
+async def test_a_crash_at_the_start_is_no_mistake_of_the_user(tmp_path: Path) -> None:
     fake = Kept("crash", tmp_path)
     with pytest.raises(EndedEarly, match="cosmos ended with exit code 1 before it was ready"):
         await fake.service.start()

@@ -121,7 +121,7 @@ def test_a_stack_of_nothing_is_refused(tmp_path: Path) -> None:
         _read({}, _file(tmp_path, COSMOS=REMOTE_COSMOS, SERVICEBUS=REMOTE_SERVICEBUS), functions=False)
 
 
-def test_an_app_without_functions_is_told_how_to_start_without_their_host(tmp_path: Path) -> None:
+def test_an_app_without_functions_is_refused_with_how_to_start(tmp_path: Path) -> None:
     (tmp_path / "devstack.toml").touch()
     with pytest.raises(CannotStart, match=r"there is no .*function_app\.py: .*--app.*--no-functions$"):
         read_settings({}, tmp_path)

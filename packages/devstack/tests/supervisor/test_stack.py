@@ -103,7 +103,7 @@ def _refused_on(running: Command) -> str:
     return result.stderr
 
 
-def test_a_taken_port_is_told_before_anything_starts(tmp_path: Path) -> None:
+def test_a_taken_port_is_reported_before_anything_starts(tmp_path: Path) -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -176,7 +176,7 @@ async def test_who_cannot_wait_interrupts_twice(tmp_path: Path, monkeypatch: pyt
     environment = {**ANY_PORTS, "DEVSTACK_DATA": str(tmp_path / "data")}
     settings, log = read_settings(environment, SHOP, settings_file(SHOP, tmp_path)), tmp_path / "log"
     with log.open("w") as output:
-        running = asyncio.create_task(supervisor._run_until_told_to_stop(settings, Console(output)))
+        running = asyncio.create_task(supervisor._run_until_asked_to_stop(settings, Console(output)))
         await eventually(lambda: "\nReady " in log.read_text(), within=60)
         [host] = {*alive_with("devstack functions ")} & {*alive_with(str(tmp_path))}
         os.kill(host, signal.SIGSTOP)  # it will not end by itself

@@ -116,7 +116,7 @@ def test_a_service_is_a_process_of_its_own_however_it_begins(
 PROGRAM = """
 import atexit, os, sys, threading
 from . import HERE
-print(__name__, HERE, sys.argv[1:], os.environ["TOLD"], os.getcwd() == sys.path[0])
+print(__name__, HERE, sys.argv[1:], os.environ["SAID"], os.getcwd() == sys.path[0])
 atexit.register(print, "the end", flush=True)
 threading.Timer(0.05, print, ["a thread"]).start()
 raise SystemExit(3)
@@ -130,25 +130,27 @@ def test_a_module_runs_as_its_command_says_however_it_begins(
     """``tests`` is what the warm process may have imported from elsewhere."""
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "__init__.py").write_text("HERE = 'of this folder'")
-    (tmp_path / "tests" / "told.py").write_text(PROGRAM)
-    command = [sys.executable, "-m", "tests.told", "a", "b"]
-    settings = {**environment, "TOLD": "told"}
-    program = Process("told", tmp_path / "log", command, settings, tmp_path).start()
+    (tmp_path / "tests" / "program.py").write_text(PROGRAM)
+    command = [sys.executable, "-m", "tests.program", "a", "b"]
+    settings = {**environment, "SAID": "said"}
+    program = Process("program", tmp_path / "log", command, settings, tmp_path).start()
     deadline = time.monotonic() + 30
     while program.is_running:
         assert time.monotonic() < deadline
         time.sleep(0.02)
     assert program.terminate() == 3
-    lines = ["__main__ of this folder ['a', 'b'] told True", "a thread", "the end"]
+    lines = ["__main__ of this folder ['a', 'b'] said True", "a thread", "the end"]
     assert program.log.read_text().splitlines() == lines
 
 
 @pytest.mark.parametrize("environment", [{}, STARTED], ids=["forked", "started"])
-def test_what_a_command_said_is_told_with_its_exit_code(environment: dict[str, str], tmp_path: Path) -> None:
+def test_a_commands_output_is_returned_with_its_exit_code(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
     program = "import sys\nprint('said' * 50_000)\nprint('an error', file=sys.stderr)\nraise SystemExit(3)\n"
     (tmp_path / "talker.py").write_text(program)
-    told = run_module("talker", environment={**os.environ, **environment}, folder=tmp_path)
-    assert told == Ended(3, "said" * 50_000 + "\n", "an error\n")
+    ended = run_module("talker", environment={**os.environ, **environment}, folder=tmp_path)
+    assert ended == Ended(3, "said" * 50_000 + "\n", "an error\n")
 
 
 @pytest.mark.long  # each service ends with its standard input: servicebus/test_process.py

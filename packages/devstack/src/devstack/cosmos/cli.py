@@ -13,7 +13,7 @@ DEFAULT_PORT = 8081
 
 
 def main(argv: list[str]) -> int:
-    """Serve until told to stop; the exit code."""
+    """Serve until asked to stop; the exit code."""
     arguments = _parser().parse_args(argv)
     options = Options(arguments.partitions, arguments.faults, arguments.ru_budget)
     authorizer = Authorizer(accept_entra=arguments.accept_entra)

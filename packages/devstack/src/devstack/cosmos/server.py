@@ -115,7 +115,7 @@ async def _purge_forever(service: Service) -> None:
 
 
 async def purge_expired(service: Service) -> None:
-    """All of them that have expired so far; a container may be deleted meanwhile."""
+    """All of them that have expired so far; a container may be deleted in between."""
     if service.history:
         service.history.forget()
     for container in list(service.catalogue.all_containers()):

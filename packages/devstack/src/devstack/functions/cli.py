@@ -32,18 +32,18 @@ async def _serve(arguments: argparse.Namespace) -> AsyncIterator[str]:
     file = arguments.settings or default_file(app)
     if file:
         apply_settings_file(file)
-    told = read_host(file)
+    host = read_host(file)
     if arguments.drain_seconds is None:
         stop = Stop(arguments.stop_seconds, drain=False)
     else:
         stop = Stop(arguments.drain_seconds, drain=True)
     data = (arguments.data or service.default_data("functions")).absolute()
     async with contextlib.AsyncExitStack() as serving:
-        origins, page = told.cors if arguments.cors is None else arguments.cors, None
+        origins, page = host.cors if arguments.cors is None else arguments.cors, None
         if arguments.web:
             page = await serving.enter_async_context(web.serve(arguments.web, arguments.web_port))
             origins = origins if origins == ANY else f"{origins},{page.origins}"
-        cors = Cors.parsed(origins, credentials=arguments.cors_credentials or told.cors_credentials)
+        cors = Cors.parsed(origins, credentials=arguments.cors_credentials or host.cors_credentials)
         callers = Callers(arguments.keys, cors)
         address = await serving.enter_async_context(serve(app, data, arguments.port, stop, callers))
         if page:

@@ -1,4 +1,4 @@
-"""A page of another origin may call the app when the host was told so, and it is answered as ASP.NET Core answers it.
+"""A page of another origin may call the app if the host is configured so, and is answered as by ASP.NET Core.
 
 ``func start`` and, on Linux, the host in Azure put ASP.NET Core's middleware before the functions, with any header and
 any method allowed. A preflight request never reaches a function. Which headers of an answer a page may read is for the

@@ -1,4 +1,4 @@
-"""A failed execution is retried as its policy says, and only then given up: told, and left to the trigger."""
+"""A failed execution is retried as its policy says, and only then given up: logged, and left to the trigger."""
 
 import asyncio
 import logging
@@ -30,21 +30,21 @@ class Executor:
         self._function = function
         self._invoker = invoker
         self._stopping = asyncio.Event()
-        self._told: str | None = None
+        self._logged: str | None = None
 
     def stop_retrying(self) -> None:
         """Let a running attempt end, and begin no other."""
         self._stopping.set()
 
     async def execute(self, value: Input) -> bool:
-        """Run to success, or to the end of the retries, which is told; whether it succeeded.
+        """Run to success, or to the end of the retries, which is logged; whether it succeeded.
 
         Raises StoppedWaiting.
         """
         try:
             await self.run(value)
         except FunctionFailed as error:
-            self._tell(
+            self._log_failure(
                 "failed; no retry is left" if self._function.retry else "failed; it has no retry policy",
                 error,
             )
@@ -54,7 +54,7 @@ class Executor:
     async def run(self, value: Input, trace: TraceContext | None = None) -> Any:
         """What the function returns. Raises the FunctionFailed of its last attempt, and StoppedWaiting."""
         policy = self._function.retry
-        self._told = None
+        self._logged = None
         trace = trace or TraceContext.continued()
         pauses = policy.pauses() if policy else iter(())
         retry, exception = 0, RpcException()
@@ -69,13 +69,13 @@ class Executor:
                 if policy is None or not policy.allows(retry):
                     raise
                 pause = next(pauses)
-                self._tell(f"failed; retry {retry} follows in {pause:.1f} s", error)
+                self._log_failure(f"failed; retry {retry} follows in {pause:.1f} s", error)
                 exception = error.exception
                 await self._wait(pause)
 
-    def _tell(self, what: str, error: FunctionFailed) -> None:
+    def _log_failure(self, what: str, error: FunctionFailed) -> None:
         # The same traceback at every retry would bury everything else.
-        repeated, self._told = str(error) == self._told, str(error)
+        repeated, self._logged = str(error) == self._logged, str(error)
         with logged_as(self._function.name):
             _log.error("%s: %s%s", what, first_line(error), "" if repeated else stack_trace(error))
 

@@ -120,7 +120,7 @@ def _make_listeners(
     settings: HostSettings,
     data: Path,
 ) -> list[Listener]:
-    """Of all functions that are not disabled. One with settings that are no use is told and left out, as in Azure."""
+    """Of all functions that are not disabled. One with unusable settings is logged and left out, as in Azure."""
     listeners: list[Listener] = []
     for function in functions:
         if function.disabled:

@@ -1,4 +1,4 @@
-"""A value in host.json means what it means to .NET's configuration, or it is told at the start.
+"""A value in host.json means what it means to .NET's configuration, or it is logged at the start.
 
 Names are compared without regard to case, any value may be a text, and the settings ``AzureFunctionsJobHost__...`` beat
 the file: ``AzureFunctionsJobHost__extensions__serviceBus__maxConcurrentSessions``.
@@ -154,7 +154,7 @@ def read_host_json(app: Path) -> HostSettings:
         raise CannotStart(
             f"functions: cannot use {file}: {error}; mend it, or the AzureFunctionsJobHost__... setting that beats it"
         ) from error
-    _tell_what_is_ignored(configuration)
+    _log_what_is_ignored(configuration)
     return settings
 
 
@@ -175,13 +175,13 @@ def _hsts(configuration: _Configuration) -> str | None:
     path = "extensions:http:hsts"
     if not configuration.boolean(f"{path}:isenabled", default=False):
         return None
-    told = [f"max-age={configuration.seconds(f'{path}:maxage', 30 * _DAY):.0f}"]
-    told += [
+    header = [f"max-age={configuration.seconds(f'{path}:maxage', 30 * _DAY):.0f}"]
+    header += [
         name
         for name in ("includeSubDomains", "preload")
         if configuration.boolean(f"{path}:{name.lower()}", default=False)
     ]
-    return "; ".join(told)
+    return "; ".join(header)
 
 
 def _service_bus(configuration: _Configuration) -> ServiceBusOptions:
@@ -239,7 +239,7 @@ def _max_lock_renewal(configuration: _Configuration, default: float) -> float:
     return configuration.seconds(path, default)
 
 
-def _tell_what_is_ignored(configuration: _Configuration) -> None:
+def _log_what_is_ignored(configuration: _Configuration) -> None:
     known = {name.replace("_", "") for name in ServiceBusOptions.__dataclass_fields__}
     known |= {"autocompletemessages", "maxautolockrenewalduration", "maxmessagebatchsize"}
     for path in configuration.values:

@@ -1,6 +1,6 @@
 """Every request gets an answer: the function's, or the one that the real host gives in its place.
 
-Keys are asked for only when the host is told to: else none is, as with ``func start``. An unknown route, and a
+Keys are asked for only when the host is configured so: else none is, as with ``func start``. An unknown route, and a
 known one with another method, is 404; a function that raises, or returns what is no response, is 500; both
 without a body.
 """
@@ -55,7 +55,7 @@ class EdgeSettings:
 
     max_body_bytes: int
     hsts: str | None = None
-    """The header that tells browsers to come over TLS alone; None: it is switched off."""
+    """The header that makes browsers come over TLS alone; None: it is switched off."""
     cors: Cors | None = None
     keys: Keys | None = None
     """None: nobody is asked for one."""

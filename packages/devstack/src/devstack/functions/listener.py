@@ -1,4 +1,4 @@
-"""A listener outlives whatever it listens to: an outage is told once, waited out, and never ends the host."""
+"""A listener outlives its service: an outage is logged once, waited out, and never ends the host."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ class Stop:
     """How a host stops. A drain lets running functions end and counts what they did.
 
     Without one, all is cancelled at once: a batch of the change feed whose function still ends gets no checkpoint, as
-    in Azure when an instance is restarted. A function cannot be told so, and goes on until the process is ended.
+    in Azure when an instance is restarted. A function is not notified, and goes on until the process is ended.
     """
 
     seconds: float
@@ -42,13 +42,13 @@ class Listener(Protocol):
 
 
 class Outage:
-    """What a listener waits for, told once and not at every attempt."""
+    """What a listener waits for, logged once and not at every attempt."""
 
     def __init__(self, service: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._service = service
         self._clock = clock
-        self._told: str | None = None
-        self._told_at = 0.0
+        self._logged: str | None = None
+        self._logged_at = 0.0
         self._attempts = 0
 
     @property
@@ -59,16 +59,16 @@ class Outage:
     def met(self, error: Exception) -> None:
         self._attempts += 1
         reason = first_line(error)
-        quiet = REMIND_AFTER_SECONDS if reason == self._told else ANOTHER_REASON_AFTER_SECONDS
-        if self._told is not None and self._clock() - self._told_at < quiet:
+        quiet = REMIND_AFTER_SECONDS if reason == self._logged else ANOTHER_REASON_AFTER_SECONDS
+        if self._logged is not None and self._clock() - self._logged_at < quiet:
             return
-        self._told, self._told_at = reason, self._clock()
+        self._logged, self._logged_at = reason, self._clock()
         _log.warning("waiting for %s: %s", self._service, reason)
 
     def over(self) -> None:
-        if self._told is not None:
+        if self._logged is not None:
             _log.info("%s is there again", self._service)
-        self._told = None
+        self._logged = None
         self._attempts = 0
 
 

@@ -23,7 +23,7 @@ Renew = Callable[[], Awaitable[datetime]]
 async def lock_kept(locked_until: datetime | None, renew: Renew, *, longest: float) -> AsyncIterator[None]:
     """Renew at half of the remaining time, for at most ``longest`` seconds (0: never, infinite: as long as it takes).
 
-    A lock that is lost is told and not renewed again; the work under it goes on, and its settlement will
+    A lock that is lost is logged and not renewed again; the work under it goes on, and its settlement will
     fail.
     """
     if longest <= 0 or locked_until is None:

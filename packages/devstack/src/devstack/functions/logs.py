@@ -38,9 +38,9 @@ def _is_of_use(record: logging.LogRecord) -> bool:
     return not record.getMessage().startswith("Auth level is not applied")
 
 
-def _is_told_by_no_listener(record: logging.LogRecord) -> bool:
+def _is_logged_by_no_listener(record: logging.LogRecord) -> bool:
     # azure-servicebus raises an error of its own (a link whose connection ends while it opens, say) and logs
-    # it with its traceback as well; what is raised, a listener tells once.
+    # it with its traceback as well; what is raised, a listener logs once.
     return not (
         record.name.startswith("azure.servicebus") and record.msg.startswith("Unexpected error occurred")
     )
@@ -52,9 +52,9 @@ def configure_worker() -> None:
 
 
 def configure_host() -> None:
-    """As in the app, but for what the listeners tell themselves."""
+    """As in the app, but for what the listeners log themselves."""
     handler = _configure()
-    handler.addFilter(_is_told_by_no_listener)
+    handler.addFilter(_is_logged_by_no_listener)
 
 
 def _configure() -> logging.Handler:
@@ -64,6 +64,6 @@ def _configure() -> logging.Handler:
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     for name in ("azure", "aiohttp", "asyncio"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    # It warns at every attempt while Cosmos DB is away, which the listeners tell once.
+    # It warns at every attempt while Cosmos DB is away, which the listeners log once.
     logging.getLogger("azure.cosmos.LocationCache").setLevel(logging.ERROR)
     return handler

@@ -121,7 +121,7 @@ class QueueTrigger:
 
     async def _process(self, message: QueueMessage) -> None:
         try:
-            if _count(message) > self._options.max_dequeue_count:  # whoever read it last has died
+            if _count(message) > self._options.max_dequeue_count:  # its last reader has died
                 await self._move_to_poison(message)
                 return
             await self._handle(message)

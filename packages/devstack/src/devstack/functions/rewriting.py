@@ -3,7 +3,7 @@
 The Cosmos DB extension reads documents with Newtonsoft.Json, which turns such texts into dates
 (``DateParseHandling.DateTime``, ``DateTimeZoneHandling.RoundtripKind``), and writes the dates out again
 (https://github.com/Azure/azure-functions-host/issues/7114). What counts as a date, and what it becomes, is decided here
-as its ``DateTimeParser`` and ``DateTimeUtils`` decide, their oddities included. REWRITING.md tells it to users.
+as its ``DateTimeParser`` and ``DateTimeUtils`` decide, their oddities included. REWRITING.md describes it to users.
 """
 
 import re

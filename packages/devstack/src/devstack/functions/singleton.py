@@ -1,4 +1,4 @@
-"""Of all hosts that share a data folder, one at a time holds a name, and whoever ends, however it ends, lets go of it.
+"""Of all hosts that share a data folder, one at a time holds a name, and lets go of it however it ends.
 
 In Azure this is a lease on a blob, named for the function. Here it is a lock on a file, which the system takes from a
 process that dies. Unlike a lease, it is not lost by a process that is only paused.

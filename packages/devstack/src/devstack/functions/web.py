@@ -16,7 +16,7 @@ from devstack.service import CannotStart, port_errors
 
 PORT = 7072
 USUAL = "http://127.0.0.1:7071"
-"""Where the app listens unless it is told otherwise."""
+"""Where the app listens unless it is configured otherwise."""
 
 KINDS = {
     ".html": "text/html",

@@ -12,7 +12,7 @@ DEFAULT_ADMIN_PORT = 5300
 
 
 def main(argv: list[str]) -> int:
-    """Serve until told to stop. Returns the exit code."""
+    """Serve until asked to stop. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="devstack servicebus", description=__doc__)
     parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="AMQP port; 0 takes a free one")
     parser.add_argument(

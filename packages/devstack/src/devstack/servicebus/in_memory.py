@@ -37,7 +37,7 @@ class ServiceBusInMemory:
         self.faults = faults
         self.traffic = traffic
         self.management = make_application(engine, faults, traffic, self._transports, with_faults=True)
-        """The management API, an application of aiohttp that whoever wants it serves."""
+        """The management API, an application of aiohttp for the caller to serve."""
 
     def connection(self) -> asyncio.Protocol:
         """The broker's end of a new AMQP connection: call ``connection_made`` with its transport."""
@@ -110,8 +110,8 @@ def in_memory(
 ) -> Iterator[ServiceBusInMemory]:
     """A namespace with the entities of a Config.json; gone when the block ends. Entered inside the running loop.
 
-    ``clock``: Unix time, which must run as the loop's does. ``faults``: draws what befalls; None: what is told to
-    happen does. Raises CannotStart for a wrong ``config``.
+    ``clock``: Unix time, which must run as the loop's does. ``faults``: draws faults; None: those that are asked for
+    happen. Raises CannotStart for a wrong ``config``.
     """
     with database_in_memory(FORMAT) as connection:
         engine = Engine(Store(connection), clock, chance)

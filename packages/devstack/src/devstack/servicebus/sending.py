@@ -1,4 +1,4 @@
-"""A sender is told that a message was accepted only once it is stored; a batch is accepted whole or refused whole."""
+"""A sender gets "accepted" for a message only once it is stored; a batch is accepted whole or refused whole."""
 
 from devstack.servicebus.amqp.client import Client
 from devstack.servicebus.amqp.engine import Engine

@@ -8,7 +8,7 @@ from devstack.storage.server import serving
 
 
 def main(argv: list[str]) -> int:
-    """Serve until told to stop; the exit code."""
+    """Serve until asked to stop; the exit code."""
     parser = argparse.ArgumentParser(
         prog="devstack storage",
         description="Blob and Queue Storage on this machine: Microsoft's Azurite, which npm fetches the first time.",

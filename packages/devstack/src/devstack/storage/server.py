@@ -39,7 +39,7 @@ async def serving(blob_port: int, queue_port: int, data: Path) -> AsyncIterator[
 
 
 def _free(port: int, setting: str) -> int:
-    """The port itself, or any free one: Azurite does not tell which one it has taken."""
+    """The port itself, or any free one: Azurite does not say which one it has taken."""
     with socket.socket() as asking, port_errors("storage", port, setting):
         asking.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         asking.bind(("127.0.0.1", port))

@@ -26,12 +26,12 @@ def begin(ahead: Ahead) -> None:
             _fork_workers(theirs, ahead)
 
     async def begin_worker(app: Path, descriptor: int) -> workers.Begun:
-        told, tell = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        told.setblocking(False)
-        with tell:
+        status, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        status.setblocking(False)
+        with theirs:
             request = json.dumps([str(app), dict(os.environ)]).encode()
-            socket.send_fds(ours, [request], [descriptor, tell.fileno()])
-        return _Worker(int(await asyncio.get_running_loop().sock_recv(told, 64)), told)
+            socket.send_fds(ours, [request], [descriptor, theirs.fileno()])
+        return _Worker(int(await asyncio.get_running_loop().sock_recv(status, 64)), status)
 
     workers.begin = begin_worker
 
@@ -39,24 +39,24 @@ def begin(ahead: Ahead) -> None:
 class _Worker:
     """A worker that was forked; what is used of :class:`asyncio.subprocess.Process`."""
 
-    def __init__(self, pid: int, told: socket.socket) -> None:
+    def __init__(self, pid: int, status: socket.socket) -> None:
         self._pid = pid
-        self._told = told
+        self._status = status
         self._code: int | None = None
 
     def kill(self) -> None:
         """Raises ProcessLookupError when it has ended."""
         with contextlib.suppress(BlockingIOError):
-            if self._code is not None or self._told.recv(64, socket.MSG_PEEK) is not None:
+            if self._code is not None or self._status.recv(64, socket.MSG_PEEK) is not None:
                 raise ProcessLookupError  # its id may be another process's by now
         os.kill(self._pid, signal.SIGKILL)
 
     async def wait(self) -> int:
         """The exit code."""
         if self._code is None:
-            told = await asyncio.get_running_loop().sock_recv(self._told, 64)
-            self._code = int(told or -signal.SIGKILL)
-            self._told.close()
+            code = await asyncio.get_running_loop().sock_recv(self._status, 64)
+            self._code = int(code or -signal.SIGKILL)
+            self._status.close()
         return self._code
 
 

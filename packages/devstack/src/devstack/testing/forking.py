@@ -23,7 +23,7 @@ _MOST_DESCRIPTORS = 4
 
 
 class Forking:
-    """Forks for each request, and tells how each of its children has ended."""
+    """Forks for each request, and reports how each of its children has ended."""
 
     def __init__(self, requests: socket.socket) -> None:
         self._requests = requests
@@ -48,23 +48,23 @@ class Forking:
                 if not data:
                     return None
                 pid = os.fork()
-                tell = socket.socket(fileno=given.pop())
+                waiter = socket.socket(fileno=given.pop())
                 if pid == 0:
-                    self._become(tell)
+                    self._become(waiter)
                     return json.loads(data), given
                 for each in given:
                     os.close(each)
-                self._children[pid] = tell
+                self._children[pid] = waiter
 
     def _collect(self) -> None:
         while self._children:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
                 return
-            with contextlib.suppress(OSError), self._children.pop(pid) as tell:  # nobody listens any more
-                tell.send(str(os.waitstatus_to_exitcode(status)).encode())
+            with contextlib.suppress(OSError), self._children.pop(pid) as waiter:  # nobody listens any more
+                waiter.send(str(os.waitstatus_to_exitcode(status)).encode())
 
-    def _become(self, tell: socket.socket) -> None:
+    def _become(self, waiter: socket.socket) -> None:
         """A child knows nothing of the requests, nor of those before it."""
         atexit._clear()  # noqa: SLF001 - the parent's
         signal.set_wakeup_fd(-1)
@@ -72,8 +72,8 @@ class Forking:
         self._selector.close()
         for ours in (self._requests, self._wake, self._woken, *self._children.values()):
             ours.close()
-        with tell:
-            tell.send(str(os.getpid()).encode())
+        with waiter:
+            waiter.send(str(os.getpid()).encode())
 
 
 class Ahead:

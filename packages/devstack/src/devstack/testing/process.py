@@ -118,7 +118,7 @@ class Process:
         if process.poll() is None:
             with contextlib.suppress(
                 ProcessLookupError
-            ):  # it ended just now, and who waits for it is told next
+            ):  # it ended just now, and its waiter is notified next
                 if number is signal.SIGKILL:
                     os.killpg(process.pid, number)
                 else:

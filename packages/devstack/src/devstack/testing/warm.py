@@ -25,11 +25,11 @@ from typing import IO
 class Warm:
     """A service that was forked; what is used of :class:`subprocess.Popen`."""
 
-    def __init__(self, pid: int, stdin: IO[bytes], stdout: IO[bytes] | None, told: socket.socket) -> None:
+    def __init__(self, pid: int, stdin: IO[bytes], stdout: IO[bytes] | None, status: socket.socket) -> None:
         self.pid = pid
         self.stdin: IO[bytes] | None = stdin
         self.stdout = stdout
-        self._told = told
+        self._status = status
         self._code: int | None = None
 
     def poll(self) -> int | None:
@@ -41,13 +41,13 @@ class Warm:
     def wait(self, timeout: float | None = None) -> int:
         """The exit code. Raises TimeoutExpired."""
         if self._code is None:
-            self._told.settimeout(timeout)
+            self._status.settimeout(timeout)
             try:
-                told = self._told.recv(64)
+                code = self._status.recv(64)
             except (TimeoutError, BlockingIOError):
                 raise subprocess.TimeoutExpired("devstack", timeout or 0) from None
-            self._told.close()
-            self._code = int(told or -signal.SIGKILL)  # nothing: the warm process was killed, and all with it
+            self._status.close()
+            self._code = int(code or -signal.SIGKILL)  # nothing: the warm process was killed, and all with it
         return self._code
 
     def send_signal(self, number: signal.Signals) -> None:
@@ -83,16 +83,16 @@ class _Starter:
         """``command``: a module and its arguments."""
         stdin, give = os.pipe()
         take, stdout = os.pipe() if speaks else (None, os.dup(log.fileno()))
-        told, tell = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        status, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         request = json.dumps([*command[:1], command[1:], dict(environment), str(folder)]).encode()
-        with tell:
-            socket.send_fds(self._requests, [request], [stdin, stdout, log.fileno(), tell.fileno()])
+        with theirs:
+            socket.send_fds(self._requests, [request], [stdin, stdout, log.fileno(), theirs.fileno()])
         os.close(stdin)
         os.close(stdout)
-        pid = told.recv(64)
+        pid = status.recv(64)
         assert pid, "the warm process has ended: its standard error says why"
         said = None if take is None else os.fdopen(take, "rb")
-        return Warm(int(pid), os.fdopen(give, "wb", 0), said, told)
+        return Warm(int(pid), os.fdopen(give, "wb", 0), said, status)
 
     def end(self) -> None:
         self._requests.close()

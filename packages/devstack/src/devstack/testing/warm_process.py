@@ -1,7 +1,7 @@
 """The warm process of :mod:`devstack.testing.warm`: it has imported the services, and forks one for each request.
 
 A request has the module, the arguments, the environment and the folder of a command, its three streams, and a socket
-that is told the process id, and at its end the exit code. The services see the end of their standard input by
+that gets the process id, and at its end the exit code. The services see the end of their standard input by
 themselves.
 """
 

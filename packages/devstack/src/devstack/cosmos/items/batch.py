@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 @functools.cache
-def _tell_once(text: str) -> None:
+def _warn_once(text: str) -> None:
     """In the log too: of a refused bulk the .NET SDK shows its caller the status, and an empty reason."""
     _log.warning(text)
 
@@ -75,7 +75,7 @@ def _operations(request: Request) -> list[Json]:
             " Write item by item without AllowBulkExecution, or use an SDK that sends batches as JSON (Python, Java,"
             " JavaScript)"
         )
-        _tell_once(f"a request was refused: {refused}")
+        _warn_once(f"a request was refused: {refused}")
         raise refused
     if not request.flag("x-ms-cosmos-batch-atomic"):
         raise unsupported("batches that are not atomic")

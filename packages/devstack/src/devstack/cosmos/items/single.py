@@ -21,7 +21,7 @@ from devstack.cosmos.storage.model import Container, Range
 from devstack.cosmos.storage.rid import child_number
 from devstack.cosmos.wire.messages import Answer, Request
 
-_TELL_THE_STATE = (404, 409, 412)
+_ABOUT_THE_STATE = (404, 409, 412)
 
 Operate = Callable[[ItemTransaction, Condition], Outcome]
 
@@ -69,14 +69,14 @@ def read(service: Service, request: Request) -> Answer:
     run = service.store.connection
     items = ItemTransaction(service.store, seen.container, components, service.now())
     headers = item_headers(container, part, seen.lsns[part.id])
-    with _telling(headers):
+    with _with_state_headers(headers):
         outcome = items.read(_item_id(run, seen.container, request), _condition(request))
     return _answer(container, headers, outcome)
 
 
 def _write(service: Service, request: Request, operate: Operate) -> Answer:
     container, items = _open(service, request)
-    with _telling(item_headers(container, items.part, items.lsn)), service.store.transaction():
+    with _with_state_headers(item_headers(container, items.part, items.lsn)), service.store.transaction():
         outcome = operate(items, _condition(request))
     minimal = request.headers.get("Prefer", "").lower() == "return=minimal"
     return _answer(container, item_headers(container, items.part, items.lsn), outcome, minimal=minimal)
@@ -93,12 +93,12 @@ def _components(container: Container, request: Request) -> Components:
 
 
 @contextlib.contextmanager
-def _telling(headers: Mapping[str, str]) -> Iterator[None]:
-    """What a refusal says of the state that it is about."""
+def _with_state_headers(headers: Mapping[str, str]) -> Iterator[None]:
+    """Add the state's headers to a refusal that is about the state."""
     try:
         yield
     except CosmosError as error:
-        if error.kind.status in _TELL_THE_STATE:
+        if error.kind.status in _ABOUT_THE_STATE:
             error.headers = {**headers, **error.headers}
         raise
 

@@ -175,7 +175,7 @@ class CosmosParser(parser.Parser):
 
 
 class Cosmos(Dialect):
-    """The names of properties and aliases tell upper from lower case."""
+    """The names of properties and aliases are case-sensitive."""
 
     class Tokenizer(CosmosTokenizer):
         """sqlglot finds a dialect's classes by their names."""

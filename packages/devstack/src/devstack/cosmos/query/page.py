@@ -50,7 +50,7 @@ class Task:
 
     @cached_property
     def where(self) -> Filter:
-        """What SQLite can tell of WHERE."""
+        """The part of WHERE that SQLite can evaluate."""
         root = self.query.root
         return narrow(self.query.where, root, self.parameters) if root else EVERYTHING
 
@@ -67,7 +67,7 @@ class Task:
 
 
 def is_whole(query: tree.Query) -> bool:
-    """Whether the result can only be told once every row was seen."""
+    """Whether the result is known only once every row was seen."""
     items = query.items or ()
     return query.distinct or bool(query.group_by) or any(tree.has_aggregate(value) for _, value in items)
 

@@ -1,6 +1,6 @@
 """Stored procedures, triggers and user defined functions are kept and given back, but never run.
 
-Whoever asks for one to run is refused: an execution, a request that names a trigger, a query that calls a function.
+A request that would run one is refused: an execution, a request that names a trigger, a query that calls a function.
 """
 
 import json

@@ -38,7 +38,7 @@ def effective_partition_key(components: Components, *, kind: str = "Hash", versi
     ``kind`` and ``version`` are those of the container's definition. With ``MultiHash`` a prefix of the components
     gives the prefix of the effective partition key.
     """
-    # Equal and of equal hash are 1, 1.0 and True, and 0.0 and -0.0: how they are written tells them apart in the cache.
+    # Equal and of equal hash are 1, 1.0 and True, and 0.0 and -0.0: the cache separates them by their repr.
     return _cached(components, repr(components), kind, version)
 
 
@@ -121,7 +121,7 @@ def _for_sorting_v1(component: Component) -> bytes:
     if isinstance(component, Undefined):
         return bytes([_UNDEFINED])
     if component is None:
-        return b""  # as the SDK has it; the hash before it already tells null from the rest
+        return b""  # as the SDK has it; the hash before it already distinguishes null
     if isinstance(component, bool):
         return bytes([_TRUE if component else _FALSE])
     if isinstance(component, str):

@@ -1,6 +1,6 @@
 """Resource ids (``_rid``): a child's id begins with the bytes of its parent's, and none is ever used twice.
 
-Clients tell a resource id from a name by its shape (base64 with ``-`` for ``/``, four bytes for a database) and detect
+Clients know a resource id from a name by its shape (base64 with ``-`` for ``/``, four bytes for a database) and detect
 by it that a container was deleted and made again under the same name.
 """
 

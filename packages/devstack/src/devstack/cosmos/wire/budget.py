@@ -1,4 +1,4 @@
-"""A budget of RU a second: who has spent more than came in is told when to come back.
+"""A budget of RU a second: a client that has spent more than came in is answered when to come back.
 
 As in the service, a request is let in while anything is left and charged afterwards: the budget may go below zero.
 """

@@ -50,7 +50,7 @@ class Fault(fault_api.Fault):
     container: str | None = None
     path: str | None = None
     retry_after_ms: Annotated[int, Field(ge=0, le=600_000)] = 100
-    """What a throttled client is told to wait."""
+    """How long a throttled client is asked to wait."""
     versions: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
     """How many transactions a replica lags, instead of ``seconds``."""
 

@@ -85,11 +85,11 @@ class Channel:
         return number
 
     def settle_incoming(self, delivery_id: int, outcome: p.Outcome) -> None:
-        """Tell the client what became of a message that it sent."""
+        """Send the client the outcome of a message that it sent."""
         self.send(p.Disposition(True, delivery_id, settled=True, state=outcome))
 
     def settle_outgoing(self, delivery_id: int, outcome: p.Outcome) -> None:
-        """Tell the client what became of its settlement."""
+        """Send the client the outcome of its settlement."""
         self.unsettled.pop(delivery_id, None)
         self.send(p.Disposition(False, delivery_id, settled=True, state=outcome))
 

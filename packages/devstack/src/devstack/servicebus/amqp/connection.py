@@ -1,7 +1,7 @@
 """A connection ends in order: whatever a client sends, it gets an answer or a close with an AMQP error, never silence.
 
-Bytes come in, what the client asks for comes out; times are given, and the next one that matters is told. No socket, no
-clock and no broker is known here. Source: OASIS AMQP 1.0 part 2, 2.2 to 2.4, and part 5, 5.3.
+Bytes come in, what the client asks for comes out; times are given, and the next that matters is returned. No socket,
+no clock and no broker is known here. Source: OASIS AMQP 1.0 part 2, 2.2 to 2.4, and part 5, 5.3.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Nobody outside is told of a change before it is durable: answers wait for the commit that ends each turn of the loop.
+"""No client hears of a change before it is durable: answers wait for the commit that ends each turn of the loop.
 
 All that arrives in one turn of the event loop is applied, then stored in one transaction, then answered; then readers
 get what became available.
@@ -72,7 +72,7 @@ class Engine:
         self._forget_duplicates()
 
     def stop(self) -> None:
-        """What is due now is never done: whoever has the store commits what it gathered."""
+        """What is due now is never done: the owner of the store commits what it gathered."""
         self._stopped = True
         for timer in (self._timer, self._forget_timer):
             if timer is not None:
@@ -180,7 +180,7 @@ class Engine:
         for reader in list(readers):
             reader.pump()
         first = next(iter(readers), None)
-        if first is not None and len(readers) > 1:  # whoever was first is last next time
+        if first is not None and len(readers) > 1:  # the first is last next time
             readers.pop(first)
             readers[first] = None
 

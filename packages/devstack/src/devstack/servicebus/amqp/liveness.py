@@ -23,7 +23,7 @@ class Liveness:
 
     @property
     def announced_ms(self) -> int:
-        """The idle time-out that the client is told: half of the real one, as AMQP advises."""
+        """The idle time-out that is sent to the client: half of the real one, as AMQP advises."""
         return int(self._idle_seconds * 500)
 
     @property

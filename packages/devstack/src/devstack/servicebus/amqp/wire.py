@@ -1,6 +1,6 @@
 """What a connection says goes out in the order in which it was said, and nothing goes out after its end.
 
-Everything below the socket writes here and knows no socket: whoever owns one gives three functions.
+Everything below the socket writes here and knows no socket: its owner gives three functions.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """What one message must be before an entity takes it, whatever the entity holds.
 
 Limits are those of the Service Bus quotas: ids of at most 128 characters, a property of at most 32 KB, all properties
-together of at most 64 KB, messages as large as the entity was told.
+together of at most 64 KB, messages as large as the entity's setting.
 """
 
 import random
@@ -26,7 +26,7 @@ from devstack.servicebus.codec.written_message import with_application_propertie
 
 MAX_ID_LENGTH = 128
 MAX_BATCH_MESSAGES = 4_500
-"""Written nowhere by the service; found by others (https://github.com/Azure/azure-service-bus/issues/397)."""
+"""Not documented by the service; found by others (https://github.com/Azure/azure-service-bus/issues/397)."""
 
 MAX_PROPERTY_BYTES = 32_767
 MAX_PROPERTIES_BYTES = 65_536

@@ -1,4 +1,4 @@
-"""What an entity was told to be. Immutable: an update replaces the description, so no reader sees half of one.
+"""The declared properties of an entity. Immutable: an update replaces the description, so no reader sees half of one.
 
 Defaults are those of Azure Service Bus for an entity that is created without the property.
 """

@@ -6,7 +6,7 @@ from devstack.servicebus.broker.message import Message
 
 
 class Journal(Protocol):
-    """Takes changes; what it took becomes durable together, before anyone outside is told of it."""
+    """Takes changes; what it took becomes durable together, before any client hears of it."""
 
     def put(self, entity: int, message: Message) -> None:
         """Store a message, or what changed of it."""

@@ -1,4 +1,4 @@
-"""Whoever looks on sees each step of a namespace as it is made, before anybody outside is told of it.
+"""An onlooker sees each step of a namespace as it is made, before any client hears of it.
 
 Nobody looks on at a broker that serves sockets; a simulation does.
 """

@@ -204,7 +204,7 @@ class Queue:
         self._end_session(session, now_ms, counts=False)
 
     def lose_session(self, session: Session, now_ms: int) -> None:
-        """The holder is told that it is one no longer: what it had not settled counts as delivered."""
+        """The holder is notified that it is one no longer: what it had not settled counts as delivered."""
         assert session.lock is not None
         lost = session.lock.lost
         self._end_session(session, now_ms, counts=True)

@@ -8,7 +8,7 @@ _SLACK = 256
 
 
 class Ready:
-    """Sequence numbers that may be taken, smallest first. ``is_ready`` tells which of them still may."""
+    """Sequence numbers that may be taken, smallest first. ``is_ready``: whether one of them still may."""
 
     def __init__(self, is_ready: Callable[[int], bool]) -> None:
         self._is_ready = is_ready

@@ -103,7 +103,7 @@ class Sessions:
         return lock
 
     def release(self, lock: SessionLock) -> None:
-        """End the hold; whoever waits for a session may have this one next."""
+        """End the hold; the next receiver that waits for a session may have this one."""
         session = lock.session
         session.lock = None
         if session.ready:

@@ -15,7 +15,7 @@ from devstack.servicebus.broker.sql_nodes import Node, Properties
 _WRITABLE = {
     name.lower(): name
     for name in SYSTEM_PROPERTIES
-    if name != "MessageId"  # the topic has told duplicates by it, before any rule
+    if name != "MessageId"  # the topic has found duplicates by it, before any rule
 }
 
 
@@ -38,7 +38,7 @@ class _Statement:
 
 
 def compile_action(expression: str, parameters: Mapping[str, Any]) -> Action:
-    """A function that tells what becomes of a message. Raises ValueError for what is not supported."""
+    """A function that returns what becomes of a message. Raises ValueError for what is not supported."""
     parser = SqlParser(tokens(expression), parameters)
     statements = []
     while parser.accept(";") or parser.more:

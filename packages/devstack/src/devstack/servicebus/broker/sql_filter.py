@@ -76,7 +76,7 @@ _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def compile_sql(expression: str, parameters: Mapping[str, Any]) -> Callable[[Properties], bool]:
-    """A function that tells whether a message matches. Raises ValueError for what is not supported."""
+    """A function that returns whether a message matches. Raises ValueError for what is not supported."""
     if len(expression) > MAX_LENGTH:
         raise ValueError(f"a SQL filter has at most {MAX_LENGTH} characters")
     node = SqlParser(tokens(expression), parameters).parse()

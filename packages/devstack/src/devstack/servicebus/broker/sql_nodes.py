@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """What a filter sees of a message; names in lower case, since filters do not tell case apart."""
+    """What a filter sees of a message; names in lower case, since filters ignore case."""
 
     system: Mapping[str, Any]
     user: Mapping[str, Any]

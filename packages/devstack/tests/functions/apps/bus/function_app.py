@@ -49,7 +49,7 @@ async def _handle(what: str, *messages: func.ServiceBusMessage) -> None:
         _running -= 1
     for message, order in zip(messages, orders, strict=True):
         if (message.delivery_count or 0) <= order.get("fail", 0):
-            raise ValueError("told to fail")
+            raise ValueError("asked to fail")
 
 
 if "session" in _wanted:

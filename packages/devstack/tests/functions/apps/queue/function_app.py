@@ -32,5 +32,5 @@ async def work(message: func.QueueMessage) -> None:
     finally:
         _running -= 1
     if (message.dequeue_count or 0) <= order.get("fail", 0):
-        raise ValueError("told to fail")
+        raise ValueError("asked to fail")
     record(what="done", name=order["name"])
