@@ -87,26 +87,26 @@ class Article(Aggregate[ArticleState]):
         """Keep pieces for an order, or say that there are too few."""
         state = self.state
         if quantity > state.available:
-            self._tell(ArticleMissing, order_id, at)
+            self._emit(ArticleMissing, order_id, at)
         else:
             held = {**state.held, str(order_id): quantity}
-            self._tell(ArticleHeld, order_id, at, held=held, available=state.available - quantity)
+            self._emit(ArticleHeld, order_id, at, held=held, available=state.available - quantity)
 
     def release(self, order_id: UUID, *, at: datetime) -> None:
         """Take back that they are held."""
         if quantity := self.state.held.get(str(order_id)):
             available = self.state.available + quantity
-            self._tell(ArticleReleased, order_id, at, held=self._without(order_id), available=available)
+            self._emit(ArticleReleased, order_id, at, held=self._without(order_id), available=available)
 
     def sell(self, order_id: UUID, *, at: datetime) -> None:
         """Those that are held are sold."""
         if quantity := self.state.held.get(str(order_id)):
             sold = self.state.sold + quantity
-            self._tell(ArticleSold, order_id, at, held=self._without(order_id), sold=sold)
+            self._emit(ArticleSold, order_id, at, held=self._without(order_id), sold=sold)
 
     def _without(self, order_id: UUID) -> Mapping[str, int]:
         return {each: pieces for each, pieces in self.state.held.items() if each != str(order_id)}
 
-    def _tell(self, event: type[ArticleEvent], order_id: UUID, at: datetime, **update: object) -> None:
-        told = {"article_id": self.state.id, "order_id": order_id, "created_at": at}
-        self._raise(lambda sequence: event.model_validate({**told, "sequence": sequence}), **update)
+    def _emit(self, event: type[ArticleEvent], order_id: UUID, at: datetime, **update: object) -> None:
+        facts = {"article_id": self.state.id, "order_id": order_id, "created_at": at}
+        self._raise(lambda sequence: event.model_validate({**facts, "sequence": sequence}), **update)

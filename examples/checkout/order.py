@@ -45,7 +45,7 @@ class OrderState(NewOrder, AggregateState):
 
 
 class OrderEvent(DomainEvent):
-    """Each event tells all that the other two need."""
+    """Each event has all that the other two need."""
 
     order_id: UUID
     article_id: UUID
@@ -66,7 +66,7 @@ class OrderPaid(OrderEvent):
 
 
 class OrderCancelled(OrderEvent):
-    """Nothing comes of it: whoever did something for it takes that back."""
+    """Nothing comes of it: what was done for it is taken back."""
 
     action: Literal["OrderCancelled"] = "OrderCancelled"
     reason: str
@@ -107,22 +107,22 @@ class Order(Aggregate[OrderState]):
         self.cancel("not paid in time", at=at)
 
     def reserve(self, *, at: datetime) -> None:
-        """The article has the pieces; nothing, if the order was cancelled meanwhile."""
+        """The article has the pieces; nothing, if the order is cancelled by then."""
         if self.state.status == "placed":
-            self._tell(OrderReserved, at, status="reserved")
+            self._emit(OrderReserved, at, status="reserved")
 
     def pay(self, *, at: datetime) -> None:
-        """The payment came; nothing, if the order was cancelled meanwhile: the payment is then refunded."""
+        """The payment came; nothing, if the order is cancelled by then: the payment is then refunded."""
         if self.state.status == "reserved":
-            self._tell(OrderPaid, at, status="paid")
+            self._emit(OrderPaid, at, status="paid")
 
     def cancel(self, reason: str, *, at: datetime) -> None:
         """Raises OrderClosed."""
         if self.state.status not in OPEN:
             raise OrderClosed(f"the order is {self.state.status}: it cannot be cancelled any more")
-        self._tell(OrderCancelled, at, status="cancelled", reason=reason)
+        self._emit(OrderCancelled, at, status="cancelled", reason=reason)
 
-    def _tell(self, event: type[OrderEvent], at: datetime, *, status: str, **more: str) -> None:
-        told = {name: getattr(self.state, name) for name in NewOrder.model_fields}
-        told |= {"order_id": self.state.id, "created_at": at, **more}
-        self._raise(lambda number: event.model_validate({**told, "sequence": number}), status=status, **more)
+    def _emit(self, event: type[OrderEvent], at: datetime, *, status: str, **more: str) -> None:
+        facts = {name: getattr(self.state, name) for name in NewOrder.model_fields}
+        facts |= {"order_id": self.state.id, "created_at": at, **more}
+        self._raise(lambda number: event.model_validate({**facts, "sequence": number}), status=status, **more)

@@ -19,7 +19,7 @@ def entry_of(person: Mapping[str, Any]) -> Entry:
 
 
 def first(added: Event) -> Entry | None:
-    """The entry of a new person, whose event tells all of it; None: the person itself is read."""
+    """The entry of a new person, whose event has all of it; None: the person itself is read."""
     return entry_of(added.data) if added.action == "PersonAddedEvent" else None
 
 

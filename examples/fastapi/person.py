@@ -1,4 +1,4 @@
-"""The Person aggregate, and the events that tell what became of one."""
+"""The Person aggregate, and the events of its changes."""
 
 from collections.abc import Mapping
 from datetime import datetime

@@ -53,7 +53,7 @@ async def upload(request: Request, name: str) -> Response:
 
 @app.get("/imports/{id}")
 async def status(request: Request) -> Response:
-    """Tell how far an import is."""
+    """Returns how far an import is."""
     return _response(await _status(await _call(request)))
 
 

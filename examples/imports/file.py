@@ -1,4 +1,4 @@
-"""The record of an uploaded file: its bytes lie in Blob Storage, under a name that tells their digest."""
+"""The record of an uploaded file: its bytes lie in Blob Storage, under a name with their digest."""
 
 from datetime import datetime
 from typing import ClassVar, Literal, Self
@@ -56,5 +56,5 @@ class SourceFile(Aggregate[FileState]):
 
     def imported(self, rows: int, *, at: datetime) -> None:
         """It was read."""
-        told = {"file_id": self.state.id, "rows": rows, "created_at": at}
-        self._raise(lambda sequence: FileImported.model_validate({**told, "sequence": sequence}), rows=rows)
+        facts = {"file_id": self.state.id, "rows": rows, "created_at": at}
+        self._raise(lambda sequence: FileImported.model_validate({**facts, "sequence": sequence}), rows=rows)

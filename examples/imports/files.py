@@ -1,4 +1,4 @@
-"""The bytes of uploaded files: stored before the transaction that tells of them, so what is told of is there.
+"""The bytes of uploaded files: stored before the transaction that names them, so what is named is there.
 
 A process that dies in between leaves a blob that no record names; a lifecycle rule of the storage account removes it.
 """
@@ -25,7 +25,7 @@ class Files(Protocol):
     """A place for bytes. Raises Unavailable where it cannot be asked."""
 
     async def put(self, name: str, content: bytes) -> None:
-        """Store them, once: the name tells the content."""
+        """Store them, once: the name is the content's digest."""
 
     async def get(self, name: str) -> bytes:
         """Read them. Raises FileGone."""

@@ -24,7 +24,7 @@ async def post_import(req: Request) -> Answer:
 @app.route(route="imports/{id}", methods=READING)
 @answering
 async def get_import(req: Request) -> Answer:
-    """Tell how far it is."""
+    """Returns how far it is."""
     return http.shown(await imports().find(http.import_id(req), request.origin(req)))
 
 

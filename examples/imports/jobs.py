@@ -41,7 +41,7 @@ def count_rows(content: bytes) -> int:
 
 
 async def beside_the_loop(content: bytes) -> int:
-    """In a thread: requests are served meanwhile."""
+    """In a thread: requests are served as well."""
     return await asyncio.to_thread(count_rows, content)
 
 

@@ -1,4 +1,4 @@
-"""The import service: its events go to a queue, and whoever runs jobs reads that queue."""
+"""The import service: its events go to a queue, which the workers that run jobs read."""
 
 from cosmos_outbox import Named, Names, Service
 from examples.imports.accepting import Imports

@@ -18,7 +18,7 @@ RUN_FOR = timedelta(seconds=float(os.environ.get("IMPORT_RUN_SECONDS", "600")))
 FIRST_PAUSE = timedelta(seconds=float(os.environ.get("IMPORT_PAUSE_SECONDS", "10")))
 """Before the second attempt; it doubles with each."""
 START_WITHIN = timedelta(seconds=float(os.environ.get("IMPORT_START_SECONDS", "3600")))
-"""A task that nobody has begun by then is told of again, as often as need be."""
+"""A task that nobody has begun by then is published again, as often as need be."""
 LONGEST_ERROR = 500
 
 Status = Literal["PENDING", "RUNNING", "SUCCEEDED", "FAILED"]
@@ -50,7 +50,7 @@ class TaskState(NewTask, AggregateState):
     """When the newest was."""
     finished_at: Timestamp | None = None
     due_at: Timestamp | None = None
-    """When the attempt is over, the next one may begin, or it is told again that it may."""
+    """When the attempt is over, the next one may begin, or it is published again that it may."""
     paused: bool = False
     """Nobody may begin yet."""
     last_error: str | None = None
@@ -79,7 +79,7 @@ class TaskPostponed(TaskEvent):
 
 
 class TaskReady(TaskEvent):
-    """Its pause is over, or nobody has begun it: whoever gets this message may run it."""
+    """Its pause is over, or nobody has begun it: the receiver of this message may run it."""
 
     action: Literal["TaskReady"] = "TaskReady"
 
@@ -135,22 +135,22 @@ class ImportTask(Aggregate[TaskState]):
         if self.state.status == "RUNNING":
             self.fail(self.state.attempts, f"not done within {RUN_FOR.total_seconds():.0f} s", at=at)
         else:
-            self._tell(TaskReady, at, due_at=at + START_WITHIN, paused=False)
+            self._emit(TaskReady, at, due_at=at + START_WITHIN, paused=False)
 
     def start(self, *, at: datetime, run_for: timedelta = RUN_FOR) -> None:
         """Begin an attempt, whose number is then ``state.attempts``. Raises NotTaken."""
         if self.state.status != "PENDING" or self.state.paused:
             raise NotTaken(f"the task is {self.state.status}")
         attempts = self.state.attempts + 1
-        self._tell(
+        self._emit(
             TaskStarted, at, attempt=attempts, attempts=attempts, status="RUNNING", started_at=at, due_at=at + run_for
         )  # fmt: skip
 
     def succeed(self, attempt: int, rows: int, *, at: datetime) -> None:
         """The file was read. Raises AttemptOver."""
         self._check(attempt)
-        self._tell(
-            TaskSucceeded, at, told={"rows": rows},
+        self._emit(
+            TaskSucceeded, at, facts={"rows": rows},
             status="SUCCEEDED", rows=rows, finished_at=at, due_at=None, last_error=None,
         )  # fmt: skip
 
@@ -159,14 +159,14 @@ class ImportTask(Aggregate[TaskState]):
         self._check(attempt)
         error = error[:LONGEST_ERROR]
         if for_ever or attempt >= MOST_ATTEMPTS:
-            self._tell(
-                TaskFailed, at, told={"error": error},
+            self._emit(
+                TaskFailed, at, facts={"error": error},
                 status="FAILED", last_error=error, finished_at=at, due_at=None,
             )  # fmt: skip
         else:
             again = at + FIRST_PAUSE * 2 ** (attempt - 1)
-            self._tell(
-                TaskPostponed, at, told={"error": error},
+            self._emit(
+                TaskPostponed, at, facts={"error": error},
                 status="PENDING", last_error=error, due_at=again, paused=True,
             )  # fmt: skip
 
@@ -174,16 +174,16 @@ class ImportTask(Aggregate[TaskState]):
         if self.state.status != "RUNNING" or self.state.attempts != attempt:
             raise AttemptOver(f"attempt {attempt} is over: the task is {self.state.status}")
 
-    def _tell(
+    def _emit(
         self,
         event: type[TaskEvent],
         at: datetime,
         *,
         attempt: int | None = None,
-        told: dict[str, object] | None = None,
+        facts: dict[str, object] | None = None,
         **update: object,
     ) -> None:
-        known = {"task_id": self.state.id, "file_id": self.state.file_id, "created_at": at, **(told or {})}
+        known = {"task_id": self.state.id, "file_id": self.state.file_id, "created_at": at, **(facts or {})}
         known["attempt"] = self.state.attempts if attempt is None else attempt
         self._raise(lambda sequence: event.model_validate({**known, "sequence": sequence}), **update)
 

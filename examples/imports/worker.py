@@ -1,6 +1,6 @@
 """Jobs in a process of its own: ``python -m examples.imports.worker``. SIGTERM lets the job in hand end.
 
-A message is out of sight while its job runs. A worker that dies leaves it so for a while; whoever gets it then finds
+A message is out of sight while its job runs. A worker that dies leaves it so for a while; its next receiver finds
 the task taken, and leaves it to the task's own time.
 """
 
@@ -24,13 +24,13 @@ from examples.imports.service import FILES, QUEUE, jobs, service
 VISIBILITY_SECONDS = int(os.environ.get("IMPORT_VISIBILITY_SECONDS", "60"))
 REST_SECONDS = 1.0
 MOST_DELIVERIES = 20
-"""A message that raises each time is left to whoever reads the log; what it asks for is in the task."""
+"""A message that raises each time is left to a reader of the log; what it asks for is in the task."""
 
 _log = logging.getLogger(__name__)
 
 
 async def work(runs: Jobs, stop: asyncio.Event, environment: Mapping[str, str]) -> None:
-    """Run what the queue brings, one job at a time, until told to stop."""
+    """Run what the queue brings, one job at a time, until asked to stop."""
     async with contextlib.AsyncExitStack() as resources, _queue(environment, resources) as queue:
         while not stop.is_set():
             message = await _next(queue)

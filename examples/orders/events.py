@@ -12,7 +12,7 @@ ORDER_PLACED = "OrderPlacedEvent"
 """An order's first event, which carries all of it."""
 
 ORDER_SHIPPED = "OrderShippedEvent"
-"""The event on which the customer is told."""
+"""The event on which the customer is notified."""
 
 GIFT_GIVEN = "GiftGivenEvent"
 """A gift's only event, which carries all of it."""

@@ -1,4 +1,4 @@
-"""A gift adds a line to an order: whoever gives it needs to know no more of the order than its id."""
+"""A gift adds a line to an order: the giver needs to know no more of the order than its id."""
 
 from datetime import datetime
 from typing import ClassVar, Self

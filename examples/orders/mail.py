@@ -10,7 +10,7 @@ class Mail(Protocol):
     """Sends e-mails. A mail service that takes an idempotency key sends one e-mail for each key."""
 
     async def order_shipped(self, order_id: str, *, idempotency_key: str) -> None:
-        """Tell the customer that the order is on its way.
+        """Notify the customer that the order is on its way.
 
         Raises:
             EffectUnavailable: the mail service is away: nothing was sent.

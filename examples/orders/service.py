@@ -23,7 +23,7 @@ mail: Mail = LoggedMail()
 
 
 @service.effect("order-mails", of=Order, on={ORDER_SHIPPED})
-async def tell_customer(event: Event) -> None:
+async def notify_customer(event: Event) -> None:
     """One e-mail when the order is shipped; the event's id is its idempotency key, by which a repetition is known."""
     await mail.order_shipped(event.aggregate.id, idempotency_key=event.id)
 

@@ -1,7 +1,7 @@
 """The receiver: an event is verified, then applied and committed, then answered.
 
 ``WEBHOOK_SECRETS``: the sender's secrets, separated by spaces; any of them will do, so they are changed without a gap.
-``SOURCE``: where an aggregate is read when its events do not tell how it is, with ``{type}`` and ``{id}``.
+``SOURCE``: where an aggregate is read when its events do not have its state, with ``{type}`` and ``{id}``.
 The answers are those that the sender knows: 401 stops it, 400 parks the aggregate, after 409 and 5xx it tries again.
 """
 
@@ -89,14 +89,14 @@ def event_of(body: bytes, content_type: str) -> CloudEvent:
 
 
 def status_of(taken: Taken) -> int:
-    """What the sender is told."""
+    """The answer to the sender."""
     return {Taken.TOO_EARLY: 409, Taken.UNREAD: 503}.get(taken, 204)
 
 
 def reading(source: str) -> ReadAgain:
     """Reads at the service whose events these are. Raises ValueError: there is no such address."""
     if "{id}" not in source:
-        raise ValueError("SOURCE is not set: nobody could tell what an event was that is given up")
+        raise ValueError("SOURCE is not set: a discarded event could not be made up for")
 
     def read_again(kind: str, name: str) -> Current | None:
         url = source.format(type=quote(kind, safe=""), id=quote(name, safe=""))

@@ -11,7 +11,7 @@ import httpx
 from examples.receiver.app import database, source
 from examples.receiver.inbox import Inbox
 
-_TOLD_EACH = 100
+_PRINT_EACH = 100
 """Aggregates."""
 
 
@@ -33,7 +33,7 @@ def main() -> None:
             sys.exit(f"the source does not answer: {error!r}. Run this again before anything is posted")
         except (ValueError, KeyError, TypeError) as error:
             sys.exit(f"SOURCE shows no aggregate with its sequence ({error!r}): set it, and run this again")
-        if number % _TOLD_EACH == 0:
+        if number % _PRINT_EACH == 0:
             print(f"{number} of {len(known)}", flush=True)
     print(f"{len(known) - gone} are as the source shows them, {gone} are gone")
 

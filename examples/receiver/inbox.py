@@ -102,7 +102,7 @@ class Inbox:
         return Taken.APPLIED
 
     def reads(self, event: CloudEvent) -> bool:
-        """Whether the aggregate is read at its source, since the event alone does not tell how it is."""
+        """Whether the aggregate is read at its source, since the event alone does not have its state."""
         if event.type == NOTICE:
             return True
         last, _ = self._row(*event.aggregate) or (0, "")
@@ -117,7 +117,7 @@ class Inbox:
         """Take an aggregate as its source shows it now, whatever was applied. Returns whether it is there.
 
         For a source that was put back to an earlier moment, whose sequences come again with other events. Nothing may
-        be posted meanwhile. Raises what the read raises; the aggregate is as it was then.
+        be posted as long. Raises what the read raises; the aggregate is as it was then.
         """
         current = self._read_again(kind, name)
         with closing(self._open()) as database:
@@ -133,7 +133,7 @@ class Inbox:
         return current is not None
 
     def state(self, kind: str, name: str) -> dict[str, Any] | None:
-        """The state of an aggregate, as its events tell it; None: it is not known, or gone."""
+        """The state of an aggregate, as its events have it; None: it is not known, or gone."""
         row = self._row(kind, name)
         return json.loads(row[1]) if row else None
 

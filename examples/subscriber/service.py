@@ -1,6 +1,6 @@
 """The mailing list: one entry a person, in a file of this team's own. It reads no store of the publisher's.
 
-What an event does not tell is asked of the publisher's HTTP API. ``blind`` is the same list where not even that is
+What an event does not have is asked of the publisher's HTTP API. ``blind`` is the same list where not even that is
 allowed: an event that is missing is then waited for, until the publisher publishes it again.
 """
 
@@ -39,7 +39,7 @@ def recipient(person: Mapping[str, Any]) -> Recipient:
 
 
 def first(event: Event) -> Recipient | None:
-    """The entry of which a person's first event tells; None: it does not."""
+    """The entry that a person's first event has; None: it has not."""
     try:
         return Recipient.model_validate(event.data)
     except ValidationError:

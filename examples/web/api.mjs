@@ -4,7 +4,7 @@ const BASE = document.querySelector('meta[name="api"]').content;
 const KEY = "contacts-key";
 const SECONDS = 20;
 
-/** The function key of this tab. Whoever can open a page can read its key: this one is typed, and is in no file. */
+/** The function key of this tab. Each visitor of a page can read its key: this one is typed, and is in no file. */
 export const key = {
   set: (value) => sessionStorage.setItem(KEY, value),
   forget: () => sessionStorage.removeItem(KEY),

@@ -1,4 +1,4 @@
-// Elements of the page are found by their id, and made of texts: nothing that the service tells becomes markup.
+// Elements of the page are found by their id, and made of texts: nothing that the service answers becomes markup.
 
 export const find = (id) => document.getElementById(id);
 

@@ -49,7 +49,7 @@ function show(contact, etag) {
   mark();
 }
 
-/** Do what a button asks for, once at a time; of what is refused a person is told. The button keeps the focus. */
+/** Do what a button asks for, once at a time; a refusal is shown. The button keeps the focus. */
 async function guarded(button, work, otherwise) {
   if (button.getAttribute("aria-busy") === "true") return;
   button.setAttribute("aria-busy", "true");
@@ -227,7 +227,7 @@ function draw(name) {
   rows.forEach((row, place) => {
     if (find("list").children[place] !== row) find("list").insertBefore(row, find("list").children[place] ?? null);
   });
-  find("list-told").textContent = rows.length
+  find("list-status").textContent = rows.length
     ? `${rows.length}${listed.token ? " and more" : ""} found`
     : name ? `No name begins with “${name}”.` : "There is no contact yet: make the first one.";
   find("more").hidden = !listed.token;
@@ -270,7 +270,7 @@ async function follow(id, email, sequence = null) {
     { stopped: () => turn !== followed },
   );
   if (turn !== followed) return;
-  if (took === null) steps("to the topic …", "not there yet: the operations page tells why", false);
+  if (took === null) steps("to the topic …", "not there yet: the operations page says why", false);
   else steps("sent to the topic", `${isDeleted ? "out of" : "in"} the directory, ${(took / 1000).toFixed(1)} s later`, true);
   find("say").textContent = find("steps").lastElementChild.textContent;
   await look();

@@ -65,7 +65,7 @@ async def statuses(memory: InMemory, order: UUID) -> tuple[str, str | None]:
     return one.aggregate.state.status, payment.aggregate.state.status
 
 
-def told(memory: InMemory, kind: str) -> list[str]:
+def published(memory: InMemory, kind: str) -> list[str]:
     return [each.action for each in memory.events if each.aggregate.type == kind]
 
 
@@ -75,16 +75,16 @@ async def test_the_events_of_an_order_that_is_paid_and_of_one_that_is_cancelled(
     assert await memory.deliver() == []
     await settle(paid)
     assert await memory.deliver() == []
-    assert told(memory, "order") == ["OrderPlaced", "OrderReserved", "OrderPaid"]
-    assert told(memory, "payment") == ["PaymentRequested", "PaymentMoved"]
-    assert told(memory, "article") == ["ArticleListed", "ArticleHeld", "ArticleSold"]
+    assert published(memory, "order") == ["OrderPlaced", "OrderReserved", "OrderPaid"]
+    assert published(memory, "payment") == ["PaymentRequested", "PaymentMoved"]
+    assert published(memory, "article") == ["ArticleListed", "ArticleHeld", "ArticleSold"]
     cancelled, refused = await placed(article, SUPPLY - 2), await placed(article, 1)
     assert await memory.deliver() == []
     await service().aggregates.change(
         Order, str(cancelled), lambda each: each.cancel("by the customer", at=utc_now()), ORIGIN
     )
     assert await memory.deliver() == []
-    assert told(memory, "article")[3:] == ["ArticleHeld", "ArticleMissing", "ArticleReleased"]
+    assert published(memory, "article")[3:] == ["ArticleHeld", "ArticleMissing", "ArticleReleased"]
     assert await statuses(memory, cancelled) == ("cancelled", "void")
     assert await statuses(memory, refused) == ("cancelled", None)
 

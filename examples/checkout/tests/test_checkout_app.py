@@ -43,8 +43,8 @@ async def api(azure: LocalAzure) -> AsyncIterator[aiohttp.ClientSession]:
 async def post(api: aiohttp.ClientSession, path: str, body: object = None, **headers: str) -> dict[str, Any]:
     async with api.post(f"/api/{path}", json=body, headers=headers) as answer:
         assert answer.status < 300, await answer.text()
-        told: dict[str, Any] = await answer.json()
-        return told
+        found: dict[str, Any] = await answer.json()
+        return found
 
 
 async def insist(api: aiohttp.ClientSession, path: str, body: object = None) -> dict[str, Any]:
@@ -83,9 +83,9 @@ async def test_paid_in_time_and_not_paid(azure: LocalAzure, api: aiohttp.ClientS
     await eventually(lambda: is_in(api, f"orders/{paid}", "paid"))
     await eventually(lambda: is_in(api, f"orders/{late}", "cancelled"), within=60)
     await eventually(lambda: is_in(api, f"payments/{payment_of(UUID(late))}", "void"))
-    told = await azure.receive("checkout-watch", 3, of=("order", late), topic="checkout-events")
-    assert [each.data["action"] for each in told] == ["OrderPlaced", "OrderReserved", "OrderCancelled"]
-    assert (told[2].data["reason"], told[2].data["correlationId"][:4]) == ("not paid in time", "due-")
+    events = await azure.receive("checkout-watch", 3, of=("order", late), topic="checkout-events")
+    assert [each.data["action"] for each in events] == ["OrderPlaced", "OrderReserved", "OrderCancelled"]
+    assert (events[2].data["reason"], events[2].data["correlationId"][:4]) == ("not paid in time", "due-")
 
     async def is_left() -> bool:
         async with api.get(f"/api/articles/{article}") as answer:

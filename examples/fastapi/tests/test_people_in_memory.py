@@ -57,7 +57,9 @@ async def test_the_directory_bears_events_that_come_again_late_or_not_at_all(
     assert (entry.state.name, entry.state.email, entry.last_sequence) == ("Ada King", "king@contoso.com", 3)
 
 
-async def test_a_caller_is_told_what_to_do(memory: InMemory, api: httpx.AsyncClient) -> None:
+async def test_a_failure_has_the_status_that_says_what_to_do(
+    memory: InMemory, api: httpx.AsyncClient
+) -> None:
     memory.faults.throttled()
     answer = await api.post("/people", json=ADA)
     assert (answer.status_code, "Retry-After" in answer.headers) == (429, True)

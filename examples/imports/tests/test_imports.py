@@ -88,8 +88,8 @@ async def test_a_failing_job_is_retried_with_growing_pauses_and_then_given_up(
     assert (failed["status"], failed["attempts"], failed["rows"]) == ("FAILED", MOST_ATTEMPTS, None)
     first = FIRST_PAUSE.total_seconds()
     assert pauses == pytest.approx([first, 2 * first, 4 * first, 8 * first], abs=2)
-    told = ["TaskStarted", "TaskPostponed", "TaskReady"] * (MOST_ATTEMPTS - 1)
-    assert actions(memory)[2:] == [*told, "TaskStarted", "TaskFailed"]
+    expected = ["TaskStarted", "TaskPostponed", "TaskReady"] * (MOST_ATTEMPTS - 1)
+    assert actions(memory)[2:] == [*expected, "TaskStarted", "TaskFailed"]
 
 
 async def test_a_file_that_nobody_can_read_is_not_tried_again(
@@ -145,8 +145,8 @@ async def test_a_message_that_is_lost_is_made_up_for_however_often(
     memory: InMemory, files: MemoryFiles, jobs: Jobs
 ) -> None:
     file_id = await accepted(files)
-    for told in (["TaskCreated"], ["TaskReady"], ["TaskReady", "TaskReady"]):
-        assert actions(memory)[-len(told) :] == told
+    for expected in (["TaskCreated"], ["TaskReady"], ["TaskReady", "TaskReady"]):
+        assert actions(memory)[-len(expected) :] == expected
         memory.clock.pass_by(seconds=START_WITHIN.total_seconds() + 1)
         await memory.upkeep()
     await jobs.run(file_id, ORIGIN)

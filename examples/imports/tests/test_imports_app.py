@@ -104,8 +104,8 @@ async def test_each_file_is_counted_once_though_workers_are_killed(
     async with CosmosClient.from_connection_string(azure.cosmos.connection_string) as client:
         container = client.get_database_client("imports").get_container_client("imports")
         query = "SELECT VALUE c.partitionKey FROM c WHERE c.data.action = 'FileImported'"
-        told = [each async for each in container.query_items(query)]
-    assert len(told) == len(set(told)) == 3
+        found = [each async for each in container.query_items(query)]
+    assert len(found) == len(set(found)) == 3
 
 
 async def test_one_program_serves_relays_and_runs_jobs_beside_a_worker(
@@ -121,7 +121,7 @@ async def test_one_program_serves_relays_and_runs_jobs_beside_a_worker(
     assert worker.terminate() == 0
     assert program.terminate() in (0, -15)
     logs = worker.log.read_text() + program.log.read_text()
-    assert logs.count("cannot be worked on") == 3, "what is no event is told, and kept for a while"
+    assert logs.count("cannot be worked on") == 3, "what is no event is logged, and kept for a while"
     assert "the queue cannot be read" not in logs
 
 

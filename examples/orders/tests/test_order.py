@@ -25,7 +25,7 @@ def placed(*lines: Line) -> Order:
     return Order.place(NewOrder(customer="Contoso", lines=lines or (TWO_A,)), at=NOON)
 
 
-def told(order: Order) -> list[tuple[str, int]]:
+def published(order: Order) -> list[tuple[str, int]]:
     return [(event.action, event.sequence) for event in raised(order)]
 
 
@@ -34,7 +34,7 @@ def test_each_added_line_is_an_event_and_shipping_is_one_after_them() -> None:
     order.add_line(ONE_B, at=LATER)
     order.add_line(ONE_C, at=LATER)
     order.ship(at=LATER)
-    assert told(order) == [
+    assert published(order) == [
         ("OrderLineAddedEvent", 2), ("OrderLineAddedEvent", 3), ("OrderShippedEvent", 4)
     ]  # fmt: skip
     assert [event.model_dump()["line"]["sku"] for event in raised(order)[:2]] == ["B-2", "C-3"]
@@ -46,14 +46,14 @@ def test_each_added_line_is_an_event_and_shipping_is_one_after_them() -> None:
 def test_a_line_added_to_an_unstored_order_is_its_second_event() -> None:
     order = placed()
     order.add_line(ONE_B, at=NOON)
-    assert told(order) == [("OrderPlacedEvent", 1), ("OrderLineAddedEvent", 2)]
+    assert published(order) == [("OrderPlacedEvent", 1), ("OrderLineAddedEvent", 2)]
 
 
 def test_the_same_line_twice_is_two_events() -> None:
     order = stored(placed())
     order.add_line(TWO_A, at=LATER)
     order.add_line(TWO_A, at=LATER)
-    assert [sequence for _, sequence in told(order)] == [2, 3]
+    assert [sequence for _, sequence in published(order)] == [2, 3]
 
 
 def test_a_shipped_order_takes_no_change() -> None:
@@ -64,7 +64,7 @@ def test_a_shipped_order_takes_no_change() -> None:
         order.add_line(ONE_B, at=LATER)
     with pytest.raises(OrderShipped):
         order.ship(at=LATER)
-    assert told(order) == []
+    assert published(order) == []
 
 
 def test_an_order_has_a_limited_number_of_lines() -> None:

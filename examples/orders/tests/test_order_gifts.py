@@ -41,8 +41,8 @@ async def test_each_gift_is_one_line_and_one_event_though_messages_repeat(memory
     first, second = (each for each in memory.events if each.action == "GiftGivenEvent")
     assert await memory.deliver(second, first, first, second, to=add_gift) == []
     assert await lines(order_id) == [TWO_A, RIBBON, RIBBON]
-    told = [each for each in memory.events if each.action == "OrderLineAddedEvent"]
-    assert [(each.sequence, each.data["causationId"]) for each in told] == [(2, second.id), (3, first.id)]
+    added = [each for each in memory.events if each.action == "OrderLineAddedEvent"]
+    assert [(each.sequence, each.data["causationId"]) for each in added] == [(2, second.id), (3, first.id)]
 
 
 async def test_a_gift_is_one_line_though_its_answer_was_lost_and_it_comes_again(memory: InMemory) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from cosmos_outbox.testing import InMemory, Message, in_memory, message
 from examples.orders import service as declared
-from examples.orders.service import service, tell_customer
+from examples.orders.service import notify_customer, service
 from examples.orders.tests.changes import placed, ship
 
 
@@ -37,16 +37,16 @@ async def test_a_shipped_order_is_one_email_with_the_events_id_as_its_key(
     order_id = await placed()
     await ship(order_id)
     first, shipped = memory.events
-    await memory.deliver(shipped, first, shipped, to=tell_customer)
+    await memory.deliver(shipped, first, shipped, to=notify_customer)
     assert mails.sent == [(order_id, shipped.id)]
 
 
 async def test_a_notice_takes_the_place_of_a_discarded_event(memory: InMemory, mails: Mails) -> None:
     """The publisher's operator has discarded event 1: it is no e-mail, and the one of event 2 does not wait."""
-    assert await memory.deliver(message(("order", "7"), "EventDiscarded", 1), to=tell_customer) == []
+    assert await memory.deliver(message(("order", "7"), "EventDiscarded", 1), to=notify_customer) == []
     assert mails.sent == []
     shipped = message(("order", "7"), "OrderShippedEvent", 2)
-    assert await memory.deliver(shipped, to=tell_customer) == []
+    assert await memory.deliver(shipped, to=notify_customer) == []
     assert mails.sent == [("7", shipped.id)]
 
 
@@ -54,9 +54,9 @@ async def test_a_notice_takes_the_place_of_a_discarded_event(memory: InMemory, m
 async def test_a_malformed_event_is_refused_without_its_text_in_the_reason(
     memory: InMemory, mails: Mails, body: bytes
 ) -> None:
-    [record] = await memory.deliver(Message(body, {"aggregateType": "order"}), to=tell_customer)
+    [record] = await memory.deliver(Message(body, {"aggregateType": "order"}), to=notify_customer)
     assert "Jane" not in record.reason
-    assert await memory.deliver(Message(body, {"aggregateType": "contact"}), to=tell_customer) == []
+    assert await memory.deliver(Message(body, {"aggregateType": "contact"}), to=notify_customer) == []
     assert mails.sent == []
 
 
@@ -65,6 +65,6 @@ async def test_an_event_whose_order_cannot_be_stored_is_refused(
     memory: InMemory, mails: Mails, order_id: str
 ) -> None:
     """A read of an item with such an id is answered as if nobody had any rights: it would be tried for ever."""
-    [record] = await memory.deliver(message(("order", order_id), "OrderShippedEvent", 1), to=tell_customer)
+    [record] = await memory.deliver(message(("order", order_id), "OrderShippedEvent", 1), to=notify_customer)
     assert record.state.value == "refused"
     assert mails.sent == []

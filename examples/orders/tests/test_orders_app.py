@@ -169,9 +169,7 @@ async def test_each_subscriber_has_its_own_records(azure: LocalAzure, api: aioht
             assert answer.status == 204, await answer.text()
 
 
-async def test_each_gift_is_one_line_and_tells_its_cause(
-    azure: LocalAzure, api: aiohttp.ClientSession
-) -> None:
+async def test_each_gift_is_one_line_with_its_cause(azure: LocalAzure, api: aiohttp.ClientSession) -> None:
     order = await place(api)
     gift = {"orderId": order["id"], "line": LINE}
     for _ in range(2):
@@ -189,14 +187,14 @@ async def test_each_gift_is_one_line_and_tells_its_cause(
         return len(await lines()) == 3
 
     await eventually(both_came)
-    [told] = await azure.receive("order-watch", 1, of=("gift", given), topic=TOPIC)
-    await azure.send(told, topic=TOPIC, message_id="published-again")
-    recorded = f"event {told.id} of gift {given} is recorded as applied"
+    [event] = await azure.receive("order-watch", 1, of=("gift", given), topic=TOPIC)
+    await azure.send(event, topic=TOPIC, message_id="published-again")
+    recorded = f"event {event.id} of gift {given} is recorded as applied"
     await eventually(lambda: recorded in azure.functions.log.read_text())
     assert await lines() == [*ORDER["lines"], LINE, LINE]
     events = await azure.receive("order-watch", 3, of=("order", order["id"]), topic=TOPIC)
     assert [each.data["action"] for each in events[1:]] == ["OrderLineAddedEvent"] * 2
-    assert told.id in {each.data["causationId"] for each in events[1:]}
+    assert event.id in {each.data["causationId"] for each in events[1:]}
 
 
 async def send(azure: LocalAzure, order_id: str, sequence: int) -> str:
@@ -225,8 +223,8 @@ async def test_the_operations_page_is_there_and_its_calls_speak_of_orders(api: a
     async with api.get("/api/operations") as answer:
         assert (answer.status, answer.content_type) == (200, "text/html")
     async with api.get("/api/instance") as answer:
-        told = await answer.json()
-    assert told["aggregates"] == ["order", "gift"]
+        instance = await answer.json()
+    assert instance["aggregates"] == ["order", "gift"]
     async with api.get("/api/dependencies") as answer:
         assert [each["ok"] for each in (await answer.json())["items"]] == [True, True]
     order = await place(api)

@@ -78,7 +78,7 @@ def test_it_is_run_again_when_the_source_did_not_answer_for_all(
     with pytest.raises(SystemExit, match=r"SOURCE shows no aggregate with its sequence .*: set it"):
         begin_anew.main()
     source.away.clear()
-    monkeypatch.setattr(begin_anew, "_TOLD_EACH", 1)
+    monkeypatch.setattr(begin_anew, "_PRINT_EACH", 1)
     begin_anew.main()
     assert capsys.readouterr().out.endswith("1 of 2\n2 of 2\n2 are as the source shows them, 0 are gone\n")
     with closing(sqlite3.connect(file)) as database:

@@ -139,7 +139,7 @@ async def test_a_body_that_is_too_long_is_not_read(api: httpx.AsyncClient) -> No
     assert await post(api, event(1, text="x" * 2_000_000)) == 413
 
 
-async def test_a_body_whose_length_nobody_told_is_read_as_far_as_it_may_go(api: httpx.AsyncClient) -> None:
+async def test_a_body_of_unknown_length_is_read_as_far_as_the_limit(api: httpx.AsyncClient) -> None:
     """As a proxy passes it on: refused for that, each event would be parked."""
     for said, answer in ((event(1), 204), (event(2, text="x" * 2_000_000), 413)):
         body, at = json.dumps(said), datetime.now(UTC)

@@ -142,7 +142,7 @@ async def test_without_a_source_a_gap_waits_until_the_event_is_published_again(
         assert await set_aside() == []
 
 
-async def test_a_setting_that_is_missing_is_told_at_the_start(settings: dict[str, str]) -> None:
+async def test_a_missing_setting_is_refused_at_the_start(settings: dict[str, str]) -> None:
     del settings["SERVICEBUS"]
     with pytest.raises(Misconfigured, match="neither SERVICEBUS nor"):
         async with running(service, environment=settings):

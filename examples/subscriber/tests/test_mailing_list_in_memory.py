@@ -6,13 +6,13 @@ from examples.subscriber.service import BLIND_LIST, LIST, blind, service
 ADA = {"name": "Ada Lovelace", "email": "ada@contoso.com"}
 
 
-def told(action: str, sequence: int, **data: str) -> Message:
+def event(action: str, sequence: int, **data: str) -> Message:
     return message(("person", "7"), action, sequence, data=data)
 
 
-ADDED = told("PersonAddedEvent", 1, **ADA)
-RENAMED = told("PersonRenamedEvent", 2, name="Ada King")
-MOVED = told("PersonEmailChangedEvent", 3, email="king@contoso.com")
+ADDED = event("PersonAddedEvent", 1, **ADA)
+RENAMED = event("PersonRenamedEvent", 2, name="Ada King")
+MOVED = event("PersonEmailChangedEvent", 3, email="king@contoso.com")
 
 
 async def test_an_event_that_was_lost_is_made_up_for_by_the_publishers_api() -> None:
@@ -25,7 +25,7 @@ async def test_an_event_that_was_lost_is_made_up_for_by_the_publishers_api() -> 
         assert entry is not None
         assert entry.state is not None
         assert (entry.state.name, entry.last_sequence, entry.healed) == ("Ada King", 3, 1)
-        await memory.deliver(told("PersonDeletedEvent", 4))
+        await memory.deliver(event("PersonDeletedEvent", 4))
         assert (await service().read_model(LIST).listing.page([], "email", 50, None)).items == []
 
 

@@ -10,17 +10,17 @@ from examples.subscriber.service import blind, service
 from outbox_simulation import Publishes, simulate
 
 
-def told(action: str, luck: Random, *properties: str) -> tuple[str, Mapping[str, str]]:
+def event(action: str, luck: Random, *properties: str) -> tuple[str, Mapping[str, str]]:
     any_of = {"name": ["Ada", "Grace"], "email": ["ada@contoso.com", "grace@contoso.com"]}
     return action, {each: luck.choice(any_of[each]) for each in properties}
 
 
 PEOPLE = Publishes(
     "person",
-    first=lambda luck: told("PersonAddedEvent", luck, "name", "email"),
+    first=lambda luck: event("PersonAddedEvent", luck, "name", "email"),
     then=[
-        lambda luck: told("PersonRenamedEvent", luck, "name"),
-        lambda luck: told("PersonEmailChangedEvent", luck, "email"),
+        lambda luck: event("PersonRenamedEvent", luck, "name"),
+        lambda luck: event("PersonEmailChangedEvent", luck, "email"),
     ],
     last="PersonDeletedEvent",
 )
