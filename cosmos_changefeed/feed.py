@@ -141,7 +141,7 @@ class FeedReader:
         page = await self.read(feed_range, continuation=None, start="Now", max_items=1)
         partition_id, separator, _ = page.session_token.partition(":")
         if not separator:
-            raise LeasesUnusable(f"the service did not tell which partition serves {feed_range}: start again")
+            raise LeasesUnusable(f"the service did not say which partition serves {feed_range}: start again")
         return partition_id
 
 

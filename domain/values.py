@@ -95,7 +95,7 @@ def _real_address(text: str) -> str:
         raise PydanticCustomError("email", "{reason}", {"reason": str(problem)}) from None
 
 
-def _told(length: int, **more: str) -> FieldInfo:
+def _described(length: int, **more: str) -> FieldInfo:
     """Returns the rules as JSON Schema describes them."""
     limits: FieldInfo = Field(json_schema_extra={"maxLength": length, **more})
     return limits
@@ -105,7 +105,7 @@ _ADDRESS = "An address that mail can be sent to, so none below .test or .local."
 
 ShortText = Annotated[
     str,
-    _told(NAME_LENGTH, pattern=VISIBLE_LINE),
+    _described(NAME_LENGTH, pattern=VISIBLE_LINE),
     input_rule(_one_line),
     input_rule(_tidy),
     input_rule(_at_most(NAME_LENGTH)),
@@ -113,21 +113,21 @@ ShortText = Annotated[
 ]
 CompanyText = Annotated[
     str,
-    _told(COMPANY_LENGTH, pattern=ONE_LINE),
+    _described(COMPANY_LENGTH, pattern=ONE_LINE),
     input_rule(_one_line),
     input_rule(_tidy),
     input_rule(_at_most(COMPANY_LENGTH)),
 ]
-CompanyName = Annotated[CompanyText, _told(COMPANY_LENGTH, pattern=VISIBLE_LINE), input_rule(_not_blank)]
+CompanyName = Annotated[CompanyText, _described(COMPANY_LENGTH, pattern=VISIBLE_LINE), input_rule(_not_blank)]
 Email = Annotated[
     str,
-    _told(EMAIL_LENGTH, format="email", description=_ADDRESS),
+    _described(EMAIL_LENGTH, format="email", description=_ADDRESS),
     input_rule(_at_most(EMAIL_LENGTH)),
     input_rule(_real_address),
 ]
 Description = Annotated[
     str,
-    _told(DESCRIPTION_LENGTH, pattern=READABLE),
+    _described(DESCRIPTION_LENGTH, pattern=READABLE),
     input_rule(_at_most(DESCRIPTION_LENGTH)),
     input_rule(_readable),
 ]

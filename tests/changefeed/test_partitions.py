@@ -31,7 +31,7 @@ async def test_a_start_fails_without_a_lease_if_a_partition_has_no_name(
         return FeedPage([], '"0"', "", 0)
 
     monkeypatch.setattr(FeedReader, "read", nameless)
-    with pytest.raises(LeasesUnusable, match="did not tell which partition"):
+    with pytest.raises(LeasesUnusable, match="did not say which partition"):
         await Recorder().processor(memory).start()
     assert await memory.lease_documents() == {}
 

@@ -178,10 +178,11 @@ def words(place: str) -> Iterator[str]:
 def names_of_tests(place: str) -> Iterator[str]:
     """A test's name is read in lists of failures and guarantees: it says the behaviour in a line."""
     for name, module in modules(place, r"def test_\w{66}"):
-        for kind in (ast.FunctionDef, ast.AsyncFunctionDef):
-            for node in nodes(module, kind):
-                if node.name.startswith("test_") and len(node.name) > 70:
-                    yield f"{name}:{node.lineno}: {node.name} has {len(node.name)} characters: 70 at most"
+        found: list[ast.FunctionDef | ast.AsyncFunctionDef]
+        found = [*nodes(module, ast.FunctionDef), *nodes(module, ast.AsyncFunctionDef)]
+        for node in found:
+            if node.name.startswith("test_") and len(node.name) > 70:
+                yield f"{name}:{node.lineno}: {node.name} has {len(node.name)} characters: 70 at most"
 
 
 CASES = [

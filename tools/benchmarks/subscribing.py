@@ -144,13 +144,13 @@ def _contact(contact: str, last: int) -> dict[str, Any]:
 def _event(contact: str, sequence: int) -> OutboxEvent:
     action = "ContactCreatedEvent" if sequence == 1 else "ContactNameUpdatedEvent"
     now, event_id = utc_now(), str(uuid4())
-    told = (
+    payload = (
         {"contact": CONTACT | {"createdAt": utc_now().isoformat()}}
         if sequence == 1
         else {"name": {"firstName": f"J{sequence}", "lastName": "Doe"}}
     )
     head = {"id": event_id, "contactId": contact, "action": action, "sequence": sequence}
-    data = {**head, "createdAt": now.isoformat(), **told}
+    data = {**head, "createdAt": now.isoformat(), **payload}
     return OutboxEvent(event_id, AggregateKey("contact", contact), action, sequence, now, data=data)
 
 
@@ -161,8 +161,8 @@ async def _drained(bed: Bed, subscription: str) -> float:
     async with administration_client(bed.servicebus.admin_connection_string) as admin:
         while not counts or counts[-1][1]:
             assert time.perf_counter() < until, f"{counts[-1:]} are left in {subscription}"
-            told = await admin.get_subscription_runtime_properties(bed.topic.name, subscription)
-            left = told.active_message_count or 0
+            properties = await admin.get_subscription_runtime_properties(bed.topic.name, subscription)
+            left = properties.active_message_count or 0
             if not counts or left != counts[-1][1]:
                 counts.append((time.perf_counter(), left))
             await asyncio.sleep(_LOOK_SECONDS)

@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
     except (KeyboardInterrupt, asyncio.CancelledError):
         return 130
     except Exception as problem:  # noqa: BLE001 - an error that ends the story is a promise that did not hold
-        narrator.check(f"the story can be told to its end ({type(problem).__name__}: {problem})", held=False)
+        narrator.check(f"the story runs to its end ({type(problem).__name__}: {problem})", held=False)
     narrator.conclude()
     if narrator.broken and isinstance(log, io.StringIO):
         print("\n".join(log.getvalue().splitlines()[-LOG_LINES_ON_FAILURE:]), file=sys.stderr)
@@ -72,7 +72,7 @@ async def _run(settings: StackSettings, narrator: Narrator, console: Console) ->
     narrator.say("Starting Cosmos DB, Service Bus and the Functions host of this demo, on free ports ...")
     async with running(settings, console) as stack, opened(stack, narrator) as witnesses:
         narrator.say(f"Ready after {loop.time() - started:.1f} s.")
-        await Story(narrator, witnesses, EVENT_TTL_SECONDS).tell()
+        await Story(narrator, witnesses, EVENT_TTL_SECONDS).run()
     narrator.say("")
     narrator.say(
         f"Everything is stopped and its data removed, {loop.time() - started:.0f} s after the start."

@@ -31,7 +31,7 @@ class Story:
         self._store = witnesses.store
         self._event_ttl_seconds = event_ttl_seconds
 
-    async def tell(self) -> None:
+    async def run(self) -> None:
         """Runs all chapters, from the contact's creation to its deletion."""
         created = await self._create()
         async with self._witnesses.subscriber(created.body["id"]) as subscriber:

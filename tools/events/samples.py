@@ -75,8 +75,8 @@ def _changed(contact: Contact) -> Generator[Item, None, Contact]:
     changes = contact.changes()
     assert changes is not None, "each step changes something"
     for event in changes.events:
-        told = event.model_copy(update={"id": _id(event.sequence)})
-        yield event_item(contact, told, _ORIGIN, ttl=864_000)
+        published = event.model_copy(update={"id": _id(event.sequence)})
+        yield event_item(contact, published, _ORIGIN, ttl=864_000)
     return Contact.load(changes.state)
 
 
