@@ -28,6 +28,7 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations import subscriber as operations
 from cosmos_outbox.operations.subscriber import ReadModel, Subscription
 from cosmos_outbox.settings.environment import TTL_MAX, SubscriberSettings
+from cosmos_outbox.settings.transports import foreign
 from cosmos_outbox.sources.http import HttpApi
 from cosmos_outbox.telemetry.correlation import correlated, current
 
@@ -171,7 +172,7 @@ def received_by(of: Subscriber, settings: SubscriberSettings) -> SubscriberSetti
     """The settings by which its messages are received."""
     if not isinstance(of, ReactionDeclaration) or of.topic is None:
         return settings
-    return replace(settings, transport=settings.transport.beside(settings.name(of.topic)))
+    return replace(settings, transport=foreign(settings.transport, settings.name(of.topic)))
 
 
 def tombstone_seconds(settings: SubscriberSettings) -> int:

@@ -26,29 +26,8 @@ from cosmos_outbox.settings.errors import EXTRAS
 ROUTES = ("openapi.json", "docs", "docs/{file}", "problems/{kind}")
 """The paths that the document does not describe."""
 
+_HERE = Path(__file__).parent
 _ASSETS = {"swagger-ui.css": "text/css", "swagger-ui-bundle.js": "text/javascript"}
-_START = """\
-SwaggerUIBundle({
-  url: "openapi.json", dom_id: "#docs", deepLinking: true, persistAuthorization: false, validatorUrl: null,
-  docExpansion: "list", tryItOutEnabled: true,
-});
-const dark = matchMedia("(prefers-color-scheme: dark)");
-const follow = () => document.documentElement.classList.toggle("dark-mode", dark.matches);
-dark.addEventListener("change", follow);
-follow();
-"""
-_PAGE = """\
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>API</title><link rel="icon" href="data:,"><link rel="stylesheet" href="docs/swagger-ui.css">
-</head>
-<body><main id="docs"></main><script src="docs/swagger-ui-bundle.js"></script>
-<script src="docs/start.js"></script></body>
-</html>
-"""
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
@@ -82,14 +61,14 @@ def document_calls(
                 "Not installed",
                 f"This page needs {package}: install cosmos-outbox[docs]. openapi.json is beside it.",
             )
-        return kept(req, _PAGE.encode(), "text/html")
+        return kept(req, _asset(_HERE / "docs.html"), "text/html")
 
     yield _call("get_docs", "docs", docs, "a page to read and try this API")
 
     async def docs_file(req: Request) -> Answer:
         name, folder = req.route["file"], _folder()
         if name == "start.js":
-            return kept(req, _START.encode(), "text/javascript")
+            return kept(req, _asset(_HERE / "docs.js"), "text/javascript")
         if folder is None or name not in _ASSETS:
             return problem(404, "Not found", "The page has no such file.")
         return kept(req, _asset(folder / name), _ASSETS[name])

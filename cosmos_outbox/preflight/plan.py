@@ -16,6 +16,7 @@ from cosmos_outbox.service import Service
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.environment import Settings, SubscriberSettings
 from cosmos_outbox.settings.names import ExistingContainer, named_after
+from cosmos_outbox.settings.transports import foreign
 
 
 @dataclass(frozen=True)
@@ -164,13 +165,13 @@ class Plan:
     def subscriptions(self) -> tuple[tuple[str, str], ...]:
         """The service's subscriptions, each as the destination of its messages and its name."""
         own, name = self.settings.transport, self.settings.name
-        foreign = {
-            each.name: own.beside(name(each.topic))
+        of_others = {
+            each.name: foreign(own, name(each.topic))
             for each in self.service.subscribers
             if isinstance(each, ReactionDeclaration) and each.topic
         }
         return tuple(
-            (foreign.get(each.name, own).destination, name(each.subscription))
+            (of_others.get(each.name, own).destination, name(each.subscription))
             for each in self.service.subscribers
         )
 

@@ -10,7 +10,6 @@ is not tried. Sending an event twice is harmless: the topic drops a message whos
 
 import asyncio
 import logging
-import math
 from collections.abc import Sequence
 
 from azure.core.exceptions import AzureError
@@ -56,9 +55,6 @@ from cosmos_outbox.telemetry import messaging
 
 MOST_MESSAGES = 4_500
 """Service Bus accepts no larger batch (https://github.com/Azure/azure-service-bus/issues/397)."""
-
-LEAST_BATCH_BYTES = 256 * 1024
-"""Every tier accepts this size (https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas)."""
 
 ENVELOPE_BYTES = 600
 """The size of the first message's id, session and partition key, which the SDK copies to the batch uncounted."""
@@ -120,10 +116,10 @@ class ServiceBusPublisher:
 
     async def _send_all(self, page: SendingPage) -> None:
         try:
-            limits = await self._senders.limits(batches=self._batches_at_once(page))
+            limits = await self._senders.limits()
             if any(first_too_large(each, limits.message_bytes) is not None for each in page.aggregates):
                 await self._senders.renew()  # a link learns the size limit only when it opens
-                limits = await self._senders.limits(batches=1)
+                limits = await self._senders.limits()
         except SDK_ERRORS as error:
             messaging.no_link(self._topic, len(page.unsent), error_type(error))
             page.give_up(_away(*self._verdict(error)), page.unsent)
@@ -164,14 +160,6 @@ class ServiceBusPublisher:
                 break
             aggregate.messages.append(SendingMessage(aggregate, message, size))
         return aggregate
-
-    def _batches_at_once(self, page: SendingPage) -> int:
-        """Estimates the number of concurrent batches; the exact limits are known only once a link is open."""
-        aggregates = sum(bool(aggregate.unsent) for aggregate in page.aggregates)
-        if not self._mixes:
-            return aggregates
-        size = sum(min(message.size, LEAST_BATCH_BYTES) for message in page.unsent)
-        return min(aggregates, math.ceil(size / LEAST_BATCH_BYTES))
 
     async def _send_page(self, page: SendingPage, limits: Limits) -> None:
         room = Room(

@@ -136,17 +136,9 @@ class Senders:
         self._lent: set[Sender] = set()
         self._opening: set[asyncio.Task[None]] = set()
         self._waiting: deque[asyncio.Future[Sender]] = deque()
-        self._refused = False
-        """Whether the last attempt to open a link failed."""
 
-    async def limits(self, *, batches: int = 1) -> Limits:
-        """Returns the limits; opens a link if none is open, since only a link knows them. Raises ``SDK_ERRORS``.
-
-        The first links are opened concurrently, one for each of the ``batches`` that will follow; while the topic is
-        unavailable, only one is tried.
-        """
-        if not (self._idle or self._lent or self._refused):
-            self._open_up_to(batches)
+    async def limits(self) -> Limits:
+        """Returns the limits; opens a link if none is open, since only a link knows them. Raises ``SDK_ERRORS``."""
         sender = await self.take()
         try:
             return await sender.limits()
@@ -216,12 +208,9 @@ class Senders:
         self._idle.append(sender)
 
     def _open_for_the_waiting(self) -> None:
-        self._open_up_to(sum(not turn.done() for turn in self._waiting))
-
-    def _open_up_to(self, wanted: int) -> None:
-        """Opens up to ``wanted`` links concurrently, within ``most``. Nothing waits while a sender is idle."""
-        room = self._most - len(self._lent)
-        while len(self._opening) < min(wanted, room):
+        """Opens a link for each, concurrently, within ``most``. Nothing waits while a sender is idle."""
+        wanted = sum(not turn.done() for turn in self._waiting)
+        while len(self._opening) < min(wanted, self._most - len(self._lent)):
             task = asyncio.create_task(self._open())
             self._opening.add(task)
             task.add_done_callback(self._opening.discard)
@@ -231,12 +220,10 @@ class Senders:
             sender = await self._open_one()
         except Exception as error:  # noqa: BLE001 - passed on to the waiters, which classify it
             self._opening_is_over()
-            self._refused = True
             if not (self._lent or self._opening):
                 self._end_waiting(error)
         else:
             self._opening_is_over()
-            self._refused = False
             self._hand_on(sender)
 
     async def _open_one(self) -> Sender:

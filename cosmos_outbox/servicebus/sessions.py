@@ -30,7 +30,7 @@ from cosmos_outbox.kernel.loops import CallEnded, LogThrottle, own_failures
 from cosmos_outbox.servicebus.client import in_time, receiver_of
 from cosmos_outbox.servicebus.errors import SDK_ERRORS, verdict
 from cosmos_outbox.servicebus.received import delivery_of
-from cosmos_outbox.telemetry.liveness import Work
+from cosmos_outbox.telemetry.liveness import Work, wait
 from cosmos_outbox.telemetry.messaging import handling
 
 AT_ONCE = 10
@@ -230,9 +230,7 @@ class Sessions:
         except CallEnded as error:
             pause = work.failed(str(error), opening=not held)
         if pause:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await stop.wait()
+            await wait(stop, pause)
         if held:
             crew.waits_again()
 

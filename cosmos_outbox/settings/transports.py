@@ -10,7 +10,7 @@ import ipaddress
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 from urllib.parse import urlsplit
 
 from cosmos_outbox.settings.connections import Connection, resolve
@@ -47,10 +47,6 @@ class Webhook:
     def destination(self) -> str:
         """The host, for people and telemetry: a path or a query may hold a secret."""
         return urlsplit(self.url).netloc.rpartition("@")[2]
-
-    def beside(self, destination: str) -> Self:
-        """Returns itself: a webhook's sender has no other destination to receive from."""
-        return self
 
     def shown(self) -> dict[str, str | int | bool | None]:
         """See :data:`cosmos_outbox.settings.transports.Shown`."""
@@ -174,10 +170,6 @@ class ServiceBus:
         """The destination and source of messages, as telemetry names it."""
         return self.topic
 
-    def beside(self, destination: str) -> Self:
-        """Returns another team's topic, over the same connection."""
-        return replace(self, topic=destination, is_queue=False)
-
     def shown(self) -> Shown:
         """See :data:`Shown`."""
         return {
@@ -203,10 +195,6 @@ class StorageQueue:
         """The destination of messages, as telemetry names it."""
         return ",".join(self.queues)
 
-    def beside(self, destination: str) -> Self:
-        """Returns another team's transport: it sends to a queue that the subscription names."""
-        return self
-
     def shown(self) -> Shown:
         """See :data:`Shown`."""
         return {
@@ -217,6 +205,16 @@ class StorageQueue:
 
 
 Transport = ServiceBus | StorageQueue | Webhook
+
+
+def foreign(transport: Transport, topic: str) -> Transport:
+    """Returns the transport of another team's messages: of Service Bus its topic, over the same connection.
+
+    To a subscriber's queue any team may send.
+    """
+    if isinstance(transport, ServiceBus):
+        return replace(transport, topic=topic, is_queue=False)
+    return transport
 
 
 def servicebus_of(transport: Transport) -> ServiceBus:

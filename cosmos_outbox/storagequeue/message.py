@@ -24,21 +24,16 @@ _NAMES = {
 """Maps CloudEvents attributes to the inbox's names of properties."""
 
 
-@dataclass(frozen=True)
-class MessageForm:
-    """The message format of a service."""
+def text_of(event: OutboxEvent, service: CloudEvents, *, encoded: bool) -> str:
+    """Returns the message of an event. Raises the encoder's errors, caused by the event's data.
 
-    service: CloudEvents
-    encoded: bool
-    """Whether messages are base64; otherwise they are JSON in ASCII that needs no XML escaping."""
-
-    def text(self, event: OutboxEvent) -> str:
-        """Returns the message of an event. Raises the encoder's errors, caused by the event's data."""
-        document = self.service.structured(event)
-        if self.encoded:
-            return base64.b64encode(document).decode()
-        plain = json.dumps(json.loads(document), separators=(",", ":"))
-        return plain.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    ``encoded``: in base64; otherwise JSON in ASCII that needs no XML escaping.
+    """
+    document = service.structured(event)
+    if encoded:
+        return base64.b64encode(document).decode()
+    plain = json.dumps(json.loads(document), separators=(",", ":"))
+    return plain.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from cosmos_outbox.kernel.loops import CallEnded, own_failures
 from cosmos_outbox.storagequeue.client import SDK_ERRORS, error_code, reason
 from cosmos_outbox.storagequeue.message import arrived
 from cosmos_outbox.storagequeue.publisher import FOR_EVER
-from cosmos_outbox.telemetry.liveness import Work
+from cosmos_outbox.telemetry.liveness import Work, wait
 from cosmos_outbox.telemetry.messaging import STORAGEQUEUE, handling
 
 POISON = "-poison"
@@ -90,10 +90,7 @@ class Messages:
             with own_failures():
                 found = await _page(self.queue, most, self.hidden_seconds)
         except (CallEnded, *SDK_ERRORS) as error:
-            pause = work.failed(reason(error, f"the queue {self.subscription}"), opening=True)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await stop.wait()
+            await wait(stop, work.failed(reason(error, f"the queue {self.subscription}"), opening=True))
             return []
         work.came_through()
         return found

@@ -24,7 +24,7 @@ from cosmos_outbox.outbox.publisher import (
     Unknown,
 )
 from cosmos_outbox.storagequeue.client import LARGEST_MESSAGE_BYTES, SDK_ERRORS, error_code, verdict
-from cosmos_outbox.storagequeue.message import MessageForm
+from cosmos_outbox.storagequeue.message import text_of
 from cosmos_outbox.telemetry import messaging
 
 FOR_EVER = -1
@@ -39,10 +39,6 @@ class _Page:
     """The deadline by the monotonic clock: nothing is sent after it."""
     away: Unknown | None = None
     """The reason why nothing more of the page is tried."""
-
-    def give_up(self, away: Unknown) -> None:
-        """Stops the page: no other events are tried."""
-        self.away = self.away or away
 
 
 class StorageQueuePublisher:
@@ -62,7 +58,7 @@ class StorageQueuePublisher:
     ) -> None:
         """``senders``: the maximum number of concurrent events."""
         self._queues = [client.get_queue_client(name) for name in queues]
-        self._form = MessageForm(service, encoded)
+        self._service, self._encoded = service, encoded
         self._senders = asyncio.Semaphore(senders)
 
     @property
@@ -97,7 +93,7 @@ class StorageQueuePublisher:
         if page.away is not None:
             return page.away
         try:
-            text = self._form.text(event)
+            text = text_of(event, self._service, encoded=self._encoded)
         except Exception as error:  # noqa: BLE001 - any error here is caused by the event
             return Refused(0, f"no message can be made of it ({type(error).__name__})", shown_by_event=True)
         if len(text) > LARGEST_MESSAGE_BYTES:
@@ -112,7 +108,7 @@ class StorageQueuePublisher:
         except TimeoutError:
             outcome = _LATE
         if isinstance(outcome, Unknown):
-            page.give_up(outcome)
+            page.away = outcome
         return outcome
 
     async def _send_to_queues(self, event: OutboxEvent, text: str) -> Outcome:

@@ -1,8 +1,9 @@
 """Counts the work of a subscription's slots, and measures how long each has been silent."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from cosmos_outbox.kernel.clock import monotonic
@@ -11,6 +12,14 @@ from cosmos_outbox.kernel.loops import LogThrottle
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 30.0
 
 _log = logging.getLogger(__name__)
+
+
+async def wait(stop: asyncio.Event, seconds: float) -> bool:
+    """Waits for this time, or until ``stop`` is set. Returns whether it is set."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await stop.wait()
+    return stop.is_set()
 
 
 @dataclass

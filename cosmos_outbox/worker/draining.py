@@ -18,6 +18,7 @@ from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.service import Wired
 from cosmos_outbox.settings.environment import LEASE_EXPIRATION_MS
 from cosmos_outbox.settings.errors import InfraError, Misconfigured
+from cosmos_outbox.telemetry.liveness import wait
 from cosmos_outbox.worker import probes
 from cosmos_outbox.worker.probes import Address
 from cosmos_outbox.worker.relay import RelayHealth, health_of, work
@@ -110,7 +111,7 @@ class _Run:
                 if reached == seen:
                     return "nothing gets on"
                 seen, got_on = reached, now
-            if await probes.wait(self.stop, LOOK_SECONDS):
+            if await wait(self.stop, LOOK_SECONDS):
                 return "the relay was asked to stop"
         await working
         return "the relay ended"

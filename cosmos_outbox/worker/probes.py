@@ -9,7 +9,6 @@ them cannot keep the platform out, which would restart the worker.
 """
 
 import asyncio
-import contextlib
 import json
 import logging
 import re
@@ -25,6 +24,7 @@ from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.service import Wired
 from cosmos_outbox.settings.errors import InfraError, Misconfigured
 from cosmos_outbox.telemetry.export import scraped
+from cosmos_outbox.telemetry.liveness import wait
 
 ANSWER_SECONDS = 5.0
 MOST_CONNECTIONS = 16
@@ -204,14 +204,6 @@ class WorkerHealth:
         """Logs the health line every minute until the worker is asked to stop."""
         while not await wait(self.stop, HEALTH_SECONDS):
             _log.info("health: %s", self.line())
-
-
-async def wait(stop: asyncio.Event, seconds: float) -> bool:
-    """Waits for this time, or until ``stop`` is set. Returns whether it is set."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await stop.wait()
-    return stop.is_set()
 
 
 async def every(

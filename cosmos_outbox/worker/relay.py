@@ -23,6 +23,7 @@ from cosmos_outbox.outbox.errors import NotDelivered, OutboxError
 from cosmos_outbox.service import Wired
 from cosmos_outbox.settings.environment import LEASE_ACQUIRE_MS, LEASE_EXPIRATION_MS, LEASE_RENEW_MS
 from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.telemetry.liveness import wait
 from cosmos_outbox.worker import probes
 from cosmos_outbox.worker.probes import DRAIN_SECONDS, Address, WorkerHealth, every
 
@@ -194,7 +195,7 @@ async def _start(health: RelayHealth) -> bool:
         except (OutboxError, *SDK_ERRORS) as error:
             health.forwarding.failed(None, error)
             health.tried.set()
-            await probes.wait(health.stop, pause)
+            await wait(health.stop, pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         except changefeed.ChangeFeedError as error:
             raise Misconfigured(str(error)) from error

@@ -22,6 +22,7 @@ from cosmos_outbox.kernel.loops import own_failures
 from cosmos_outbox.service import Service, Wired
 from cosmos_outbox.settings.errors import Misconfigured, needed
 from cosmos_outbox.telemetry.correlation import tag_log_lines
+from cosmos_outbox.telemetry.liveness import wait
 from cosmos_outbox.worker import probes
 from cosmos_outbox.worker import relay as relay_worker
 from cosmos_outbox.worker import subscriber as subscriber_worker
@@ -65,7 +66,7 @@ class _Part:
                 if monotonic() - at > _LONGEST_PAUSE_SECONDS:
                     pause = _FIRST_PAUSE_SECONDS
                 _log.exception("the %s has ended, and begins again in %.0f s", self.name, pause)
-                await probes.wait(self.stop, pause)
+                await wait(self.stop, pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     async def trouble(self) -> str | None:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from cosmos_outbox.inbox.set_aside import Collected
 from cosmos_outbox.outbox.publisher import CloudEvents
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.storagequeue.client import queue_service
-from cosmos_outbox.storagequeue.message import MessageForm
+from cosmos_outbox.storagequeue.message import text_of
 from cosmos_outbox.storagequeue.messages import Messages, PoisonQueue
 from cosmos_outbox.telemetry.liveness import Work
 from devstack.http_in_memory import SentRequest, StoreResponse
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.filterwarnings(  # the clock is put into all of the SDK
     "ignore:azure.cosmos.errors module:DeprecationWarning"
 )
 
-FORM = MessageForm(CloudEvents("/test"), encoded=False)
+FORM = partial(text_of, service=CloudEvents("/test"), encoded=False)
 
 
 def now() -> float:
@@ -64,7 +65,7 @@ class Account:
 
     def put(self, *contacts: str, queue: str = "mails") -> None:
         for each in contacts:
-            self.there.queue(queue).put(FORM.text(event(each, 1)), now())
+            self.there.queue(queue).put(FORM(event(each, 1)), now())
 
     def held(self, queue: str = "mails") -> list[HeldMessage]:
         return self.there.queue(queue).messages
