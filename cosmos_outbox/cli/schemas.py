@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from cosmos_outbox.cli import command
-from cosmos_outbox.contracts import asyncapi
-from cosmos_outbox.contracts.schemas import events_of, file_name, schema
+from cosmos_outbox.contracts.schemas import asyncapi, events_of, file_name, schema
 from cosmos_outbox.service import Service
 
 
 def contract(service: Service, examples: Mapping[str, Any] | None = None) -> dict[str, str]:
     """The files of a service's contract, by their paths in its folder."""
     documents = {f"schemas/{file_name(kind)}": schema(kind, of) for kind, of in events_of(service).items()}
-    documents["asyncapi.json"] = asyncapi.document(service, examples)
+    documents["asyncapi.json"] = asyncapi(service, examples)
     return {
         name: json.dumps(document, indent=2, ensure_ascii=False) + "\n"
         for name, document in documents.items()

@@ -1,9 +1,12 @@
-"""Builds an event's JSON Schema: exactly the properties that a subscriber may rely on in its version.
+"""Builds an event's JSON Schema, with what a subscriber may rely on in its version, and a service's AsyncAPI document.
 
 A field is required if no event of the version lacks it: one with a default was added later, or may be missing. Limits
 on callers' input are left out, since raising one must not break a subscriber. Unknown fields are allowed.
 """
 
+import json
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic.alias_generators import to_camel
@@ -102,3 +105,40 @@ def without_limits(node: Any) -> Any:
             and (name, inner) != ("format", "email")
         }
     return [without_limits(inner) for inner in node] if isinstance(node, list) else node
+
+
+_TEMPLATE = Path(__file__).with_name("asyncapi.json")
+"""The document without what differs between services: the same properties for every message."""
+
+
+def asyncapi(service: Service, examples: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Returns the AsyncAPI document, for readers' tools; its schemas are in ``schemas/`` beside it.
+
+    ``examples``: messages by the event's name.
+    """
+    found: dict[str, Any] = json.loads(_TEMPLATE.read_text("utf-8"))
+    kinds, channel = [*events_of(service)], found["channels"]["events"]
+    names = [kind.__name__ for kind in kinds]
+    found["info"]["title"] = f"Events of {service.name}"
+    channel["address"] = service.names.topic or "{topic}"
+    if service.names.topic:
+        del channel["parameters"]
+    channel["messages"] = {name: {"$ref": f"#/components/messages/{name}"} for name in names}
+    found["operations"]["publish"]["messages"] = [
+        {"$ref": f"#/channels/events/messages/{name}"} for name in names
+    ]
+    shown = {name: {"examples": [example]} for name, example in (examples or {}).items()}
+    found["components"]["messages"] = {
+        kind.__name__: _message(kind) | shown.get(kind.__name__, {}) for kind in kinds
+    }
+    return found
+
+
+def _message(kind: Kind) -> dict[str, Any]:
+    return {
+        "name": kind.__name__,
+        "title": kind.__name__,
+        "summary": (kind.__doc__ or "").strip(),
+        "traits": [{"$ref": "#/components/messageTraits/event"}],
+        "payload": {"$ref": f"./schemas/{file_name(kind)}"},
+    }
