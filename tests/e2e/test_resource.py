@@ -409,7 +409,7 @@ async def test_the_calls_stand_in_the_programs_own_description(addresses: dict[s
     assert "required" not in merged
     assert "required" not in merged["properties"]["place"]["anyOf"][0]
     assert {each["name"] for each in patch["parameters"]} == {
-        "id", "If-Match", "If-None-Match", "Idempotency-Key"
+        "id", "If-Match", "If-None-Match", "Idempotency-Key", "traceparent", "tracestate"
     }  # fmt: skip
     refusals = {"400", "405", "409", "410", "413", "415", "422", "429", "500", "503"}
     assert {"201", *refusals} == create["responses"].keys()
