@@ -16,11 +16,8 @@ from cosmos_outbox.cli import command
 from cosmos_outbox.preflight.checks import check
 from cosmos_outbox.preflight.plan import Plan, plan_for
 from cosmos_outbox.preflight.report import Finding, exit_code, summary
-from cosmos_outbox.settings.errors import Misconfigured, needed
-from cosmos_outbox.settings.transports import Webhook
-
-_EMULATOR_PORT = 5300
-"""https://learn.microsoft.com/azure/service-bus-messaging/overview-emulator"""
+from cosmos_outbox.settings.errors import needed
+from cosmos_outbox.settings.transports import Webhook, emulator_port
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _LONGEST_DIGITS = 7
@@ -76,18 +73,13 @@ def _duration(text: str) -> timedelta:
 
 def _plan(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Plan:
     service, values = command.named(arguments, environment)
-    port = values.get("SERVICEBUS_ADMIN_PORT") or str(_EMULATOR_PORT)
-    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
-        raise Misconfigured(
-            f"SERVICEBUS_ADMIN_PORT is {port!r}: set it to the port of the emulator's management API"
-        )
     plan = plan_for(
         service,
         values,
         other_subscriptions=tuple(arguments.subscription),
         survive=arguments.survive,
         as_app=arguments.as_app,
-        emulator_port=int(port),
+        emulator_port=emulator_port(values),
     )
     needed(plan.settings.transport.name)
     return plan

@@ -6,6 +6,7 @@ cosmos-outbox status [--json]
 import os
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 from cosmos_outbox.cli import command
@@ -13,6 +14,12 @@ from cosmos_outbox.cli.command import ATTENTION, DONE, say, say_json
 from cosmos_outbox.operations.relay_status import LATE_SECONDS, LeaseState
 from cosmos_outbox.outbox.feed import SHARE
 from cosmos_outbox.service import Wired
+from cosmos_outbox.settings.connections import credential_for
+from cosmos_outbox.settings.errors import CannotCheck, Denied
+from cosmos_outbox.settings.transports import ServiceBus, StorageQueue, emulator_port
+
+ASK_SECONDS = 15.0
+"""How long the broker is asked."""
 
 
 def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
@@ -42,7 +49,14 @@ async def status(wired: Wired) -> Mapping[str, Any]:
 
     One that only subscribes has no relay. Raises Unavailable, Throttled, Misconfigured, StoreUnavailable.
     """
-    subscribers = [await each.view(name) for name, each in wired.subscriptions.items()]
+    in_broker = await waiting_in_broker(wired)
+    subscribers = [
+        {
+            **await each.view(name),
+            "inBroker": in_broker if isinstance(in_broker, str) else in_broker.get(name),
+        }
+        for name, each in wired.subscriptions.items()
+    ]
     attention = [*_of_subscribers(subscribers)]
     if not wired.service.publishes:
         return {"service": wired.service.name, "attention": attention, "subscribers": subscribers}
@@ -53,6 +67,41 @@ async def status(wired: Wired) -> Mapping[str, Any]:
         "relay": relay,
         "subscribers": subscribers,
     }
+
+
+async def waiting_in_broker(wired: Wired) -> Mapping[str, int | None] | str:
+    """The messages that wait in the broker, by subscriber (None: no such queue); a text: why they are not counted."""
+    of, found = wired.settings.transport, dict[str, int | None]()
+    subscribers = {name: each.subscriber for name, each in wired.subscriptions.items()}
+    try:
+        async with AsyncExitStack() as stack:
+            if isinstance(of, ServiceBus):
+                from cosmos_outbox.servicebus.inspection import ServiceBusInspection  # noqa: PLC0415
+
+                if credential := credential_for(of.connection):
+                    stack.push_async_callback(credential.close)
+                port = emulator_port(wired.environment)
+                asked = await stack.enter_async_context(
+                    ServiceBusInspection(of.connection, credential, emulator_port=port)
+                )
+                for name, each in subscribers.items():
+                    is_queue = of.is_queue and each.topic == of.destination
+                    found[name] = await asked.waiting(each.topic, each.subscription, is_queue=is_queue)
+            elif isinstance(of, StorageQueue):
+                from cosmos_outbox.storagequeue.client import messages_in  # noqa: PLC0415
+
+                if credential := credential_for(of.connection):
+                    stack.push_async_callback(credential.close)
+                for name, each in subscribers.items():
+                    found[name] = await messages_in(
+                        of.connection, credential, each.subscription, seconds=ASK_SECONDS
+                    )
+    except Denied:
+        role = "Azure Service Bus Data Owner" if isinstance(of, ServiceBus) else "Storage Queue Data Reader"
+        return f"this sign-in may not count: give it the role {role}"
+    except CannotCheck as error:
+        return str(error)
+    return found
 
 
 def attention_of_relay(view: Mapping[str, Any]) -> Iterator[str]:
@@ -100,9 +149,13 @@ def _of_subscribers(subscribers: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def in_lines(view: Mapping[str, Any], event_ttl_seconds: int) -> Iterator[str]:
     """A status for people: what wants attention comes first."""
     attention = view["attention"]
-    yield f"{view['service']}: " + (
-        f"{len(attention)} thing(s) want attention" if attention else "all is well"
-    )
+    in_broker = [each["inBroker"] for each in view["subscribers"]]
+    waiting = sum(each for each in in_broker if isinstance(each, int))
+    unread = any(isinstance(each, str) for each in in_broker)
+    well = "nothing is wrong, but for the broker, which was not read" if unread else "all is well"
+    if waiting:
+        well = f"nothing is wrong; {waiting} message(s) wait in the broker"
+    yield f"{view['service']}: " + (f"{len(attention)} thing(s) want attention" if attention else well)
     yield from (f"- {each}" for each in attention)
     if "relay" in view:
         leases = view["relay"]["leases"]
@@ -111,7 +164,15 @@ def in_lines(view: Mapping[str, Any], event_ttl_seconds: int) -> Iterator[str]:
         open_records = sum(each["setAside"].values())
         walk = each["lastWalk"]
         of_walk = f"; last walk {walk['endedAt']}, healed {walk['healed']}" if walk else ""
-        yield f"{each['name']}: {open_records} message(s) set aside{of_walk}"
+        yield f"{each['name']}: {_in_broker(each['inBroker'])}, {open_records} set aside{of_walk}"
+
+
+def _in_broker(waiting: int | str | None) -> str:
+    if waiting is None:
+        return "no subscription in the broker"
+    return (
+        f"{waiting} message(s) in the broker" if isinstance(waiting, int) else f"broker not read ({waiting})"
+    )
 
 
 def _lease(lease: Mapping[str, Any], event_ttl_seconds: int) -> str:

@@ -144,6 +144,17 @@ class ServiceBusInspection(AbstractAsyncContextManager["ServiceBusInspection"]):
         found = await _read(self._admin.get_queue, name)
         return found and (_topic(found), _subscription(found, takes_all=True))
 
+    async def waiting(self, topic: str, subscription: str, *, is_queue: bool) -> int | None:
+        """Returns the number of messages that wait in a subscription, dead letters too; None if it does not exist.
+
+        Raises Denied, CannotCheck.
+        """
+        if is_queue:
+            found = await _read(self._admin.get_queue_runtime_properties, topic)
+        else:
+            found = await _read(self._admin.get_subscription_runtime_properties, topic, subscription)
+        return found and int(found.active_message_count or 0) + int(found.dead_letter_message_count or 0)
+
     async def try_sending(self, topic: str, *, is_queue: bool) -> None:
         """See :func:`try_sending`."""
         await try_sending(

@@ -53,7 +53,8 @@ class World(Deployed):
 
 @pytest.fixture
 async def world(cosmos_server: Service, servicebus_server: Service) -> AsyncIterator[World]:
-    async with deployed(cosmos_server, servicebus_server) as made:
+    port = servicebus_server.addresses[1].rpartition(":")[2]
+    async with deployed(cosmos_server, servicebus_server, SERVICEBUS_ADMIN_PORT=port) as made:
         yield World(**vars(made))
 
 
@@ -80,9 +81,15 @@ async def test_status_says_what_to_do_without_a_relay_and_when_all_is_well(world
         await eventually(lambda: caught_up(world))
     ended = await world.run("status")
     assert (ended.code, ended.err) == (0, "")
-    assert ended.out.startswith("contacts: all is well\nrelay: lease 0 of ")
+    assert ended.out.startswith(
+        "contacts: nothing is wrong; 1 message(s) wait in the broker\nrelay: lease 0 of "
+    )
     assert ended.out.splitlines()[1].endswith(": nothing waits")
-    assert "contact-directory: 0 message(s) set aside" in ended.out
+    assert "contact-directory: 1 message(s) in the broker, 0 set aside" in ended.out
+
+    ended = await world.run("status", SERVICEBUS_ADMIN_PORT="1")
+    assert (ended.code, ended.err) == (0, "")
+    assert "contact-directory: broker not read (cannot be reached" in ended.out
 
 
 async def test_parked_events_are_counted_listed_shown_replayed_and_given_up(world: World) -> None:

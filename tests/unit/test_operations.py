@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from cosmos_outbox.cli.status import attention_of_relay
+from cosmos_outbox.cli.status import attention_of_relay, in_lines
 from cosmos_outbox.cosmos.relay.forwarding import Instance
 from cosmos_outbox.functions import operators as operations
 from cosmos_outbox.http.message import Request
@@ -15,6 +15,8 @@ from cosmos_outbox.operations.relay_status import LeaseStatus, RelayStatus
 from cosmos_outbox.outbox.errors import AggregateNotFound
 
 TYPES = ["account", "transfer"]
+_WAIT = "nothing is wrong; 3 message(s) wait in the broker"
+_UNREAD = "mails: nothing is wrong, but for the broker, which was not read"
 
 
 def test_the_path_names_the_type_of_an_aggregate() -> None:
@@ -49,6 +51,24 @@ def test_what_is_late_and_what_is_at_risk_are_told_apart(
     wants = list(attention_of_relay(document))
     begins = ["events are at risk: "] if at_risk else ["the relay is late: "] if late else []
     assert [want[: len(begin)] for want, begin in zip(wants, begins, strict=True)] == begins
+
+
+@pytest.mark.parametrize(
+    ("in_broker", "first", "last"),
+    [
+        (0, "mails: all is well", "letters: 0 message(s) in the broker, 0 set aside"),
+        (3, f"mails: {_WAIT}", "letters: 3 message(s) in the broker, 0 set aside"),
+        ("it is away", _UNREAD, "letters: broker not read (it is away), 0 set aside"),
+        (None, "mails: all is well", "letters: no subscription in the broker, 0 set aside"),
+    ],
+)
+def test_messages_that_wait_in_the_broker_are_shown(
+    in_broker: int | str | None, first: str, last: str
+) -> None:
+    """A service whose mail server is away for all holds its messages there, and has set none aside."""
+    subscriber = {"name": "letters", "setAside": {"waiting": 0}, "lastWalk": None, "inBroker": in_broker}
+    lines = [*in_lines({"service": "mails", "attention": [], "subscribers": [subscriber]}, 60)]
+    assert (lines[0], lines[-1]) == (first, last)
 
 
 def test_an_instance_tells_its_rate_to_a_tenth_and_its_aggregates() -> None:
