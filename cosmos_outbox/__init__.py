@@ -25,9 +25,16 @@ if TYPE_CHECKING:
     from cosmos_outbox.inbox.ports import NoSource
     from cosmos_outbox.inbox.retrier import Retries
     from cosmos_outbox.kernel.clock import utc_now
-    from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState, input_rule
+    from cosmos_outbox.outbox.aggregate import (
+        Aggregate,
+        AggregateState,
+        Origin,
+        Page,
+        Receipt,
+        Versioned,
+        input_rule,
+    )
     from cosmos_outbox.outbox.event import DomainEvent, Timestamp, WireModel
-    from cosmos_outbox.outbox.unit_of_work import Origin, Page, Receipt, Versioned
     from cosmos_outbox.service import Service
     from cosmos_outbox.settings.names import DocumentSource, ExistingContainer, Named, Names
     from cosmos_outbox.sources.http import HttpApi
@@ -90,18 +97,16 @@ if not TYPE_CHECKING:  # to a type checker a name that is not imported above is 
             "cosmos_outbox.outbox.aggregate": (
                 "Aggregate",
                 "AggregateState",
+                "Origin",
+                "Page",
+                "Receipt",
+                "Versioned",
                 "input_rule",
             ),
             "cosmos_outbox.outbox.event": (
                 "DomainEvent",
                 "Timestamp",
                 "WireModel",
-            ),
-            "cosmos_outbox.outbox.unit_of_work": (
-                "Origin",
-                "Page",
-                "Receipt",
-                "Versioned",
             ),
             "cosmos_outbox.service": ("Service",),
             "cosmos_outbox.settings.names": (

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from cosmos_outbox.cli import command
-from cosmos_outbox.cosmos.relay.history import Span, Window
+from cosmos_outbox.cosmos.maintenance.event_list import Span, Window
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, monotonic, new_id, utc_now

@@ -11,8 +11,7 @@ from typing import Any
 
 from cosmos_outbox.cli import command
 from cosmos_outbox.cli.command import ATTENTION, DONE, say, say_json
-from cosmos_outbox.operations.relay_status import LATE_SECONDS, LeaseState
-from cosmos_outbox.outbox.feed import SHARE
+from cosmos_outbox.operations.relay_status import LATE_SECONDS, SHARE, LeaseState
 from cosmos_outbox.service import Wired
 from cosmos_outbox.settings.connections import credential_for
 from cosmos_outbox.settings.errors import CannotCheck, Denied

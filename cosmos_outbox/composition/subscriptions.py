@@ -97,7 +97,7 @@ class Subscriptions:
 
             own = CosmosSource(self.outbox.stored, of.aggregate_type, of.state_of)
             return own, own
-        from cosmos_outbox.cosmos.inbox.own_source import OwnSource  # noqa: PLC0415
+        from cosmos_outbox.cosmos.inbox.source import OwnSource  # noqa: PLC0415
 
         theirs = OwnSource(self.outbox.stored, self.outbox.feed, of.documents, of.state_of)
         return theirs, theirs
@@ -110,7 +110,7 @@ class Subscriptions:
         return Subscription(self._subscriber(of, inbox.handle, rules.reading, asked=inbox, in_order=True))
 
     def _reaction(self, of: ReactionDeclaration[Any]) -> Subscription:
-        from cosmos_outbox.cosmos.aggregates.unit_of_work import Lifetimes  # noqa: PLC0415 - each where it is declared
+        from cosmos_outbox.cosmos.aggregates.aggregates import Lifetimes  # noqa: PLC0415 - each where it is declared
         from cosmos_outbox.cosmos.inbox.reactions import (  # noqa: PLC0415
             CosmosReactions,
             ReactionInbox,

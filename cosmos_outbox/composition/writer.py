@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cosmos_outbox.composition.transports import Clients
-from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
+from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates, CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.aggregates.documents import EventReader
 from cosmos_outbox.cosmos.aggregates.idempotency import CosmosClaims
-from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths, Value
+from cosmos_outbox.cosmos.transaction import OnCommit
 from cosmos_outbox.operations.health import HEALTH_SECONDS, RecentCheck
 from cosmos_outbox.operations.shedding import LoadShedder
-from cosmos_outbox.outbox.unit_of_work import OnCommit, Origin
+from cosmos_outbox.outbox.aggregate import Origin
 from cosmos_outbox.settings.connections import connected
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.names import WireNames

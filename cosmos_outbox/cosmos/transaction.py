@@ -12,7 +12,8 @@ answer was lost.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from cosmos_outbox.cosmos.store.container import (
@@ -26,8 +27,35 @@ from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Item, Key, without_system_fields
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox import telemetry
+from cosmos_outbox.outbox.aggregate import ETag
 from cosmos_outbox.outbox.errors import ChangeTooLarge, OutcomeUnknown, Unavailable
-from cosmos_outbox.outbox.unit_of_work import ETag, OnCommit
+
+PartitionKey = str | float | bool | Sequence[str | float | bool]
+"""The partition key of a stored document; a hierarchical key has several values."""
+
+Listener = Callable[[PartitionKey], None]
+
+
+@dataclass(frozen=True)
+class OnCommit:
+    """Notifies listeners after each commit that may have stored events; every store calls it."""
+
+    _listeners: list[Listener] = field(default_factory=list)
+
+    def __call__(self, partition_key: PartitionKey) -> None:
+        """Notifies that a commit was stored, or may have been if its answer was lost. Listeners never wait or raise."""
+        for listener in self._listeners:
+            listener(partition_key)
+
+    @contextmanager
+    def listening(self, listener: Listener) -> Iterator[None]:
+        """Calls ``listener`` after each commit, until the block ends."""
+        self._listeners.append(listener)
+        try:
+            yield
+        finally:
+            self._listeners.remove(listener)
+
 
 MAX_OPERATIONS = 100
 MAX_BYTES = 2 * 1024 * 1024

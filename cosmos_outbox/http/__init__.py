@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cosmos_outbox.http.resource import Action, Resource
     from cosmos_outbox.http.responses import json_response
     from cosmos_outbox.http.validation import known, validated
-    from cosmos_outbox.outbox.unit_of_work import ChangeAnswer, KeyedRequest
+    from cosmos_outbox.outbox.aggregate import ChangeAnswer, KeyedRequest
 
 __all__ = [
     "READING", "Action", "Answer", "Answering", "ChangeAnswer", "FieldError", "InvalidRequest", "KeyedRequest",
@@ -40,6 +40,6 @@ if not TYPE_CHECKING:  # to a type checker a name that is not imported above is 
             "cosmos_outbox.http.resource": ("Action", "Resource"),
             "cosmos_outbox.http.responses": ("json_response",),
             "cosmos_outbox.http.validation": ("known", "validated"),
-            "cosmos_outbox.outbox.unit_of_work": ("ChangeAnswer", "KeyedRequest"),
+            "cosmos_outbox.outbox.aggregate": ("ChangeAnswer", "KeyedRequest"),
         },
     )

@@ -21,9 +21,8 @@ from cosmos_outbox.http.resource import Action, Resource
 from cosmos_outbox.http.responses import Representation, problem
 from cosmos_outbox.http.validation import patched, replaced, validated
 from cosmos_outbox.kernel.clock import new_id, utc_now
-from cosmos_outbox.outbox.aggregate import Aggregate
+from cosmos_outbox.outbox.aggregate import Aggregate, ChangeAnswer, ETag, Origin
 from cosmos_outbox.outbox.errors import AggregateNotFound
-from cosmos_outbox.outbox.unit_of_work import ChangeAnswer, ETag, Origin
 from cosmos_outbox.service import Wired
 
 A = TypeVar("A", bound=Aggregate[Any])

@@ -15,8 +15,7 @@ from typing import Any
 from cosmos_outbox.http.message import Request
 from cosmos_outbox.http.problems import FieldError, InvalidRequest
 from cosmos_outbox.kernel.clock import utc_now
-from cosmos_outbox.outbox.aggregate import MODIFIED_AT, Aggregate
-from cosmos_outbox.outbox.unit_of_work import ETag, Versioned
+from cosmos_outbox.outbox.aggregate import MODIFIED_AT, Aggregate, ETag, Versioned
 
 ETAG = "etag"
 """The name of the version's property in bodies."""

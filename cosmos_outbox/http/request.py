@@ -23,8 +23,8 @@ from cosmos_outbox.http.conditions import ETAG
 from cosmos_outbox.http.message import READING, Request
 from cosmos_outbox.http.problems import FieldError, InvalidRequest, RequestTooLarge, UnsupportedMediaType
 from cosmos_outbox.kernel.clock import new_id
+from cosmos_outbox.outbox.aggregate import KeyedRequest, Origin, digest
 from cosmos_outbox.outbox.canonical import canonical
-from cosmos_outbox.outbox.unit_of_work import KeyedRequest, Origin, digest
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.telemetry import correlation
 from cosmos_outbox.telemetry.tracing import Trace, nearest, valid_state

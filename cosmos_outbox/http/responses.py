@@ -20,8 +20,7 @@ from cosmos_outbox.http.conditions import ETAG, is_known, told_modified
 from cosmos_outbox.http.listing import AS_OF
 from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.http.problems import FieldError
-from cosmos_outbox.outbox.aggregate import Aggregate
-from cosmos_outbox.outbox.unit_of_work import ChangeAnswer, ETag, Page, Receipt, Versioned
+from cosmos_outbox.outbox.aggregate import Aggregate, ChangeAnswer, ETag, Page, Receipt, Versioned
 from cosmos_outbox.telemetry import correlation
 
 

@@ -46,12 +46,12 @@ from cosmos_outbox.inbox.entry import (
     time_or_none,
 )
 from cosmos_outbox.inbox.errors import EntryChanged, StoreUnavailable, reason_of
-from cosmos_outbox.inbox.ports import Entries, SourceList
+from cosmos_outbox.inbox.ports import SourceList
 from cosmos_outbox.inbox.read_model import HealReason, Put, StateInbox, hides
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.loops import own_failures
 
-T = TypeVar("T")
+S = TypeVar("S")
 
 AT_ONCE = 8
 """The number of aggregates that are compared concurrently."""
@@ -167,88 +167,6 @@ class WalkProgress:
         return self.claimed_until is not None and now < self.claimed_until
 
 
-@dataclass(frozen=True)
-class Leg(Generic[T]):
-    """One side of a walk: its pages, and the comparison of each aggregate."""
-
-    page: Callable[[str | None], Awaitable[WalkPage[T]]]
-    """Returns the page at a position; None: the first."""
-    compare: Callable[[AggregateKey, T], Awaitable[Result]]
-
-
-@dataclass(frozen=True)
-class Scan:
-    """Runs its legs one after the other."""
-
-    store: Entries[Any]
-    """Stores the progress."""
-    legs: Mapping[Side, Leg[Any]]
-    now: Callable[[], datetime]
-    ended: Callable[[WalkProgress], WalkProgress]
-    """Returns the progress with which the next walk begins, from that of one that has just ended."""
-    report: Callable[[WalkProgress], None] = lambda _: None
-    """Called after each page."""
-
-    async def run(self, progress: WalkProgress, *, seconds: float | None) -> WalkProgress:
-        """Continue to the end or for ``seconds``. Raises StoreUnavailable."""
-        try:
-            async with asyncio.timeout(seconds):
-                progress = await self._save(progress)
-                while progress.side is not None:
-                    progress = await self._page(progress, progress.side)
-        except TimeoutError:
-            _log.debug("the walk goes on at its next run")
-        except EntryChanged:
-            _log.info("another run is at this walk: this one stops")
-        else:
-            _log_end(progress.last_counts)
-        return progress
-
-    async def _page(self, progress: WalkProgress, side: Side) -> WalkProgress:
-        """Compare one page and save the progress. Raises StoreUnavailable: the store is unavailable for all."""
-        page = await self.legs[side].page(progress.position)
-        found = await self._compare(side, page.items)
-        away = [each for each in found if isinstance(each, StoreUnavailable)]
-        results = [Result.FAILED if isinstance(each, StoreUnavailable) else each for each in found]
-        progress = replace(progress, counts=progress.counts.plus(side, results), position=page.position)
-        if page.position is None:
-            sides = [*self.legs, None]
-            progress = replace(progress, side=sides[sides.index(side) + 1])
-        if progress.side is None:
-            done = replace(progress, counts=Counts(), last_counts=progress.counts, last_ended_at=self.now())
-            progress = self.ended(done)
-        progress = await self._save(progress)
-        self.report(progress)
-        if len(away) == len(found) >= MANY:
-            raise away[-1]
-        return progress
-
-    async def _save(self, progress: WalkProgress) -> WalkProgress:
-        claim = self.now() + CLAIM if progress.side else None
-        progress = replace(progress, claimed_until=claim)
-        version = await self.store.save_progress(progress.document(), over=progress.version)
-        return replace(progress, version=version)
-
-    async def _compare(
-        self, side: Side, items: Sequence[tuple[AggregateKey, Any]]
-    ) -> list[Result | StoreUnavailable]:
-        compare, slots = self.legs[side].compare, asyncio.Semaphore(AT_ONCE)
-
-        async def one(key: AggregateKey, listed: Any) -> Result | StoreUnavailable:
-            async with slots:
-                try:
-                    with own_failures():
-                        return await compare(key, listed)
-                except StoreUnavailable as error:
-                    _log.error("the walk leaves %s to the next one: %s", key, error)
-                    return error
-                except Exception as error:  # noqa: BLE001 - one aggregate must not end the walk over the others
-                    _log.error("the walk cannot compare %s: %s", key, reason_of(error))
-                    return Result.FAILED
-
-        return await asyncio.gather(*(one(key, listed) for key, listed in items))
-
-
 def _log_end(counts: Counts | None) -> None:
     if counts is None or counts == Counts():
         return
@@ -259,8 +177,6 @@ def _log_end(counts: Counts | None) -> None:
         ", ".join(f"{name} {number}" for name, number in asdict(counts).items()),
     )
 
-
-S = TypeVar("S")
 
 EVERY = timedelta(hours=23)
 """The time from one walk's start to the next: less than a day, since the timer fires each hour."""
@@ -317,8 +233,10 @@ class Healing(Generic[S]):
             progress = self._begun(progress, now, whole=self._is_whole(progress, now))
         elif self._may_miss(progress, now):
             progress = self._begun(progress, now, whole=True)
-        blocked = () if progress.on_demand else await self.blocked()
-        await self._walk(progress, blocked).run(progress, seconds=seconds)
+        run = _Run(math.inf)
+        if not progress.on_demand:
+            run = _Run(MOST_GONE - progress.counts.gone, frozenset(await self.blocked()), now - self.young)
+        await self._walk(progress, run, seconds=seconds)
 
     async def rebuild(
         self, report: Callable[[WalkProgress], None], *, source_wins: bool = False
@@ -333,8 +251,8 @@ class Healing(Generic[S]):
         now, progress = self.inbox.clock(), await self.progress()
         if source_wins or progress is None or not self._goes_on(progress, now):
             progress = replace(self._begun(progress, now, whole=True), on_demand=True)
-        walk = self._walk(progress, (), source_wins=source_wins)
-        return await replace(walk, report=report).run(progress, seconds=None)
+        run = _Run(math.inf, source_wins=source_wins, report=report)
+        return await self._walk(progress, run, seconds=None)
 
     def _goes_on(self, progress: WalkProgress, now: datetime) -> bool:
         is_cut_off = progress.on_demand and progress.side is not None and progress.form == self.form
@@ -364,52 +282,89 @@ class Healing(Generic[S]):
             counts=Counts(),
         )
 
-    def _walk(
-        self, progress: WalkProgress, blocked: Collection[AggregateKey], *, source_wins: bool = False
-    ) -> Scan:
-        sources = self.sources
-        asked = progress.on_demand
-        bounds = _Bounds(
-            frozenset(blocked),
-            None if asked else self.inbox.clock() - self.young,
-            math.inf if asked else MOST_GONE - progress.counts.gone,
-        )
+    async def _walk(self, progress: WalkProgress, run: "_Run", *, seconds: float | None) -> WalkProgress:
+        """Continue to the end or for ``seconds``. Raises StoreUnavailable."""
+        try:
+            async with asyncio.timeout(seconds):
+                progress = await self._save(progress)
+                while progress.side is not None:
+                    progress = await self._page(progress, progress.side, run)
+        except TimeoutError:
+            _log.debug("the walk goes on at its next run")
+        except EntryChanged:
+            _log.info("another run is at this walk: this one stops")
+        else:
+            _log_end(progress.last_counts)
+        return progress
 
-        async def compare_source(key: AggregateKey, found: Found[S]) -> Result:
-            if source_wins:
-                return await self._force(key)
-            return await self._compare(key, found, await self.inbox.entries.read(key), bounds)
+    async def _page(self, progress: WalkProgress, side: Side, run: "_Run") -> WalkProgress:
+        """Compare one page and save the progress. Raises StoreUnavailable: the store is unavailable for all."""
+        page: WalkPage[Any]
+        if side is Side.SOURCES and self.sources is not None:
+            page = await self.sources.page(progress.since, progress.position)
+        else:
+            page = await self.inbox.entries.page(progress.position)
+        slots = asyncio.Semaphore(AT_ONCE)
 
-        async def compare_entry(key: AggregateKey, read: VersionedEntry[S]) -> Result:
-            if source_wins:
-                return await self._force(key)
-            found = await self.inbox.source.read(key)
-            if found is not None and sources is not None:
-                return Result.RIGHT  # compared when the sources were listed, or created since
-            return await self._compare(key, found, read, bounds)
+        async def one(key: AggregateKey, listed: Any) -> Result | StoreUnavailable:
+            async with slots:
+                try:
+                    with own_failures():
+                        return await self._compare_listed(side, key, listed, run)
+                except StoreUnavailable as error:
+                    _log.error("the walk leaves %s to the next one: %s", key, error)
+                    return error
+                except Exception as error:  # noqa: BLE001 - one aggregate must not end the walk over the others
+                    _log.error("the walk cannot compare %s: %s", key, reason_of(error))
+                    return Result.FAILED
 
-        legs: dict[Side, Leg[Any]] = {}
-        if sources is not None:
-            legs[Side.SOURCES] = Leg(lambda at: sources.page(progress.since, at), compare_source)
-        if progress.since is None:
-            legs[Side.ENTRIES] = Leg(self.inbox.entries.page, compare_entry)
-        return Scan(self.inbox.entries, legs, self.inbox.clock, self._ended)
+        found = await asyncio.gather(*(one(key, listed) for key, listed in page.items))
+        away = [each for each in found if isinstance(each, StoreUnavailable)]
+        results = [Result.FAILED if isinstance(each, StoreUnavailable) else each for each in found]
+        progress = replace(progress, counts=progress.counts.plus(side, results), position=page.position)
+        if page.position is None:
+            whole = side is Side.SOURCES and progress.since is None
+            progress = replace(progress, side=Side.ENTRIES) if whole else self._ended(progress)
+        progress = await self._save(progress)
+        run.report(progress)
+        if len(away) == len(found) >= MANY:
+            raise away[-1]
+        return progress
 
-    @staticmethod
-    def _ended(progress: WalkProgress) -> WalkProgress:
+    async def _save(self, progress: WalkProgress) -> WalkProgress:
+        claim = self.inbox.clock() + CLAIM if progress.side else None
+        progress = replace(progress, claimed_until=claim)
+        version = await self.inbox.entries.save_progress(progress.document(), over=progress.version)
+        return replace(progress, version=version)
+
+    def _ended(self, progress: WalkProgress) -> WalkProgress:
         """Let the next walk cover changes since this one's start; if it left any unsettled, since its own ``since``."""
-        counts = progress.last_counts
-        if counts is None or counts.blocked or counts.failed:
+        counts = progress.counts
+        progress = replace(
+            progress, side=None, counts=Counts(), last_counts=counts, last_ended_at=self.inbox.clock()
+        )
+        if counts.blocked or counts.failed:
             return progress
         whole_at = progress.began_at if progress.since is None else progress.whole_at
         return replace(progress, since=progress.began_at - OVERLAP, whole_at=whole_at)
+
+    async def _compare_listed(self, side: Side, key: AggregateKey, listed: Any, run: "_Run") -> Result:
+        """``listed``: an aggregate as its source has it, or an entry."""
+        if run.source_wins:
+            return await self._force(key)
+        if side is Side.SOURCES:
+            return await self._compare(key, listed, await self.inbox.entries.read(key), run)
+        found = await self.inbox.source.read(key)
+        if found is not None and self.sources is not None:
+            return Result.RIGHT  # compared when the sources were listed, or created since
+        return await self._compare(key, found, listed, run)
 
     async def _compare(
         self,
         key: AggregateKey,
         found: Found[S] | None,
         read: VersionedEntry[S] | None,
-        bounds: "_Bounds",
+        run: "_Run",
     ) -> Result:
         """Compare an entry with its source. Both may be old reads: a difference is read consistently before a write."""
         entry = None if read is None else read.entry
@@ -422,16 +377,16 @@ class Healing(Generic[S]):
         right = entry is not None and (entry.deleted or _is_shown(entry, found))
         if entry is not None and entry.other_form and found and found.sequence == entry.last_sequence:
             return await self._heal(key)  # no event is missing, so none is waited for
-        if right or key in bounds.blocked:
+        if right or key in run.blocked:
             await self._mark(key, read, blocked=not right)
             return Result.RIGHT if right else Result.BLOCKED
         if found is None:
-            return await self._delete(key, bounds)
-        return Result.YOUNG if bounds.is_young(found) else await self._heal(key)
+            return await self._delete(key, run)
+        return Result.YOUNG if run.is_young(found) else await self._heal(key)
 
-    async def _delete(self, key: AggregateKey, bounds: "_Bounds") -> Result:
+    async def _delete(self, key: AggregateKey, run: "_Run") -> Result:
         """Heal an entry whose source is gone, unless the walk has deleted ``MOST_GONE``."""
-        if not bounds.lets_one_go():
+        if not run.lets_one_go():
             return Result.FAILED
         healed = await self._heal(key)
         return Result.GONE if healed is Result.HEALED else healed
@@ -464,14 +419,17 @@ class Healing(Generic[S]):
 
 
 @dataclass
-class _Bounds:
-    """The limits of a walk: blocked aggregates, young differences, and deletions."""
+class _Run:
+    """The limits of one run of a walk, and its report."""
 
-    blocked: Collection[AggregateKey]
-    young_from: datetime | None
-    """A source changed since then is young; None: no source is."""
     gone_left: float
     """The number of entries that may still be deleted."""
+    blocked: Collection[AggregateKey] = ()
+    young_from: datetime | None = None
+    """A source changed since then is young; None: no source is."""
+    source_wins: bool = False
+    report: Callable[[WalkProgress], None] = lambda _: None
+    """Called after each page."""
 
     def is_young(self, found: Found[Any]) -> bool:
         """Whether a difference from this source is too young to heal."""

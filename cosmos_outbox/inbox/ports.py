@@ -8,15 +8,19 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from cosmos_outbox.inbox.effect import EffectRecords
 from cosmos_outbox.inbox.entry import Entry, EntrySchema, Found, Listing, Stamp, VersionedEntry, WalkPage
 from cosmos_outbox.inbox.errors import SourceBehind
 from cosmos_outbox.inbox.set_aside import SetAside
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+
+if TYPE_CHECKING:
+    from cosmos_outbox.inbox.effect import (
+        EffectRecords,  # an app that only declares has no use for its handler
+    )
 
 S = TypeVar("S")
 M = TypeVar("M", bound=BaseModel)
@@ -91,7 +95,7 @@ class Store(Protocol):
     def set_aside(self, subscription: str, closed_ttl_seconds: int) -> SetAside:
         """Of one subscription."""
 
-    def effects(self, name: str, subscription: str, ttl_seconds: int) -> EffectRecords:
+    def effects(self, name: str, subscription: str, ttl_seconds: int) -> "EffectRecords":
         """Of one subscriber with effects. Raises Misconfigured."""
 
     async def check(self) -> None:

@@ -365,33 +365,28 @@ class StateInbox(Generic[S]):
 
     def _tell(self, event: Event, result: Complete | Put[S]) -> None:
         self.counts[result.why if isinstance(result, Complete) else result.because] += 1
-        self._count(event, result)
         logged = event.action, event.id, event.aggregate, event.sequence or "none"
         match result:
             case Complete(SkipReason.CONFLICT):
+                telemetry.decided(telemetry.Outcome.REFUSED)
                 _log.error(
                     "%s %s of %s, sequence %s, is not applied: another event has this sequence. Two publishers write "
                     "this aggregate, or its store was restored: find out which state is right, then rebuild the entry",
                     *logged,
                 )
+                return
             case Complete(why):
+                telemetry.decided(telemetry.Outcome.DUPLICATE)
                 _log.info("%s %s of %s, sequence %s, %s", *logged, why.value)
+                return
             case Put(_, None):
                 _log.debug("applied %s %s of %s, sequence %s", *logged)
             case Put(_, HealReason.NEW | HealReason.FORM as because):
                 _log.debug("made the entry: %s %s of %s, sequence %s: %s", *logged, because.value)
             case Put(_, HealReason() as because):
                 _log.warning("healed at %s %s of %s, sequence %s: %s", *logged, because.value)
-
-    def _count(self, event: Event, result: Complete | Put[S]) -> None:
-        match result:
-            case Complete(SkipReason.CONFLICT):
-                telemetry.decided(telemetry.Outcome.REFUSED)
-            case Complete():
-                telemetry.decided(telemetry.Outcome.DUPLICATE)
-            case Put(_, because):
-                telemetry.decided(telemetry.Outcome.APPLIED)
-                if because in (None, HealReason.NEW, HealReason.FORM):
-                    telemetry.applied(event.created_at, self.clock())
-                elif because is HealReason.GAP:
-                    telemetry.gap_healed()
+        telemetry.decided(telemetry.Outcome.APPLIED)
+        if result.because in (None, HealReason.NEW, HealReason.FORM):
+            telemetry.applied(event.created_at, self.clock())
+        elif result.because is HealReason.GAP:
+            telemetry.gap_healed()

@@ -36,7 +36,7 @@ from cosmos_outbox.inbox.message import Delivery, Event
 from cosmos_outbox.inbox.set_aside import Record, RecordState, SetAside
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic, sleep, utc_now
-from cosmos_outbox.kernel.loops import cause_of, own_failures
+from cosmos_outbox.kernel.loops import own_failures
 
 WAIT_SECONDS = 45.0
 """How long a call waits for the store before it raises."""
@@ -75,41 +75,6 @@ Handle = Callable[[Event], Awaitable[object]]
 _log = logging.getLogger(__name__)
 
 
-SAY_AT = 20
-"""The number of different aggregates that failed since an event was last applied."""
-
-
-@dataclass
-class CommonCauseDetector:
-    """Logs once if many aggregates fail for one cause and none succeeds: the cause is then probably systemic.
-
-    A cause is the type of an error and the line that raised it, since the text may name the aggregate. No message is
-    held back because of it: a subscriber that stopped could not distinguish a hundred failing aggregates from all, and
-    would block the healthy ones, which setting aside prevents (``docs/internals/decisions/0017-inbox.md``).
-    """
-
-    aggregates: dict[str, set[AggregateKey]] = field(default_factory=dict)
-
-    def applied(self) -> None:
-        """Forget the failures: an event was applied, so not all fail."""
-        self.aggregates.clear()
-
-    def set_aside(self, aggregate: AggregateKey, cause: str, reason: str) -> None:
-        """Count a message that was set aside. A set never exceeds ``SAY_AT``; causes are limited by lines of code."""
-        failed = self.aggregates.setdefault(cause, set())
-        if aggregate in failed or len(failed) == SAY_AT:
-            return
-        failed.add(aggregate)
-        if len(failed) == SAY_AT:
-            _log.error(
-                "messages of %d aggregates were set aside for one cause, and none was applied since the first: %s. "
-                "This is probably a bug that hits every event. Nothing is lost: the records are tried again. To leave "
-                "the other messages in the broker until the bug is mended, stop the subscriber",
-                SAY_AT,
-                reason,
-            )
-
-
 @dataclass(frozen=True)
 class Receiver:
     """Receives the messages of one subscription. Any number of calls may run side by side."""
@@ -120,7 +85,6 @@ class Receiver:
     now: Callable[[], datetime] = utc_now
     time: Callable[[], float] = monotonic
     sleep: Callable[[float], Awaitable[None]] = sleep
-    streak: CommonCauseDetector = field(default_factory=CommonCauseDetector)
     check: Callable[[], Awaitable[object]] | None = None
     """Returns if store and source answer about a nonexistent aggregate. None: each apparent outage counts as one."""
     in_order: bool = False
@@ -233,7 +197,7 @@ class Receiver:
                 if not left:
                     return await self._put_aside(delivery, event, error, RecordState.WAITING)
             else:
-                return self.streak.applied()
+                return None
             await self.sleep(pause)
             pause *= 2
 
@@ -267,8 +231,6 @@ class Receiver:
         record = Record.of(delivery, event, state, reason, self.now())
         await self._add(record)
         _log.debug("event %s failed here:", event.id, exc_info=error)
-        if state is RecordState.WAITING:
-            self.streak.set_aside(event.aggregate, cause_of(error), reason)
         _log.error(
             "set aside %s %s of %s, sequence %s: %s. It is %s; its record is %s",
             event.action,

@@ -26,13 +26,15 @@ from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.kernel.clock import Clock, monotonic, utc_now
 from cosmos_outbox.outbox.errors import Unavailable
-from cosmos_outbox.outbox.feed import SHARE
 from cosmos_outbox.outbox.telemetry import SELDOM, GaugeReading
 from cosmos_outbox.settings.environment import LEASE_EXPIRATION_MS
 from cosmos_outbox.settings.errors import Misconfigured
 
 SILENT_SECONDS = 1.5 * LEASE_EXPIRATION_MS / 1000
 """A lease that was not written for longer than it lasts has lost its owner; half more, as two clocks are compared."""
+
+SHARE = 0.5
+"""The share of its TTL after which an unforwarded event needs an operator."""
 
 LATE_SECONDS = 60
 """A change that waits for longer is late: as the alert oldest-waiting has it; a cold start takes less."""

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TypeVar
 from uuid import UUID, uuid5
 
-from cosmos_outbox.cosmos.relay.history import Span, Window
+from cosmos_outbox.cosmos.maintenance.event_list import Span, Window
 from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.kernel.aggregate_key import AggregateKey

@@ -223,7 +223,7 @@ class StuckList:
         """Try it now: of an event, its whole aggregate; of a message, those of its aggregate before it too.
 
         ``to_the_end``: go on with an aggregate whose events take longer than one replay. Raises NotStuck; NotInTheWay:
-        it can only be discarded; as :class:`cosmos_outbox.cosmos.relay.replay.Replay` and ``Retrier.apply`` do.
+        it can only be discarded; as :class:`cosmos_outbox.cosmos.relay.parking.Replay` and ``Retrier.apply`` do.
         """
         return await self._first(stuck_id, lambda source: source.retry(stuck_id, to_the_end=to_the_end))
 

@@ -12,8 +12,8 @@ from datetime import datetime
 from enum import Enum
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.outbox.aggregate import ETag
 from cosmos_outbox.outbox.feed import FeedEvent, unsequenced_place
-from cosmos_outbox.outbox.unit_of_work import ETag
 
 Place = tuple[int, bool, tuple[int, str, str]]
 """The sort key of a parked event: the sequence it follows, and for an event without one its order behind that."""

@@ -3,14 +3,11 @@
 Poison can never be sent as it is, and is parked.
 
 A notice replaces a discarded event, so that subscribers see no gap, and contains nothing of that event.
-
-An error is logged once an unforwarded event has used half of its TTL.
 """
 
-import logging
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, ClassVar, Literal
 from uuid import UUID, uuid5
@@ -18,8 +15,6 @@ from uuid import UUID, uuid5
 from pydantic import Field
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.kernel.clock import Clock, utc_now
-from cosmos_outbox.kernel.loops import LogThrottle
 from cosmos_outbox.outbox.errors import FailureReason
 from cosmos_outbox.outbox.event import Timestamp, WireModel
 
@@ -31,22 +26,31 @@ Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Lifetime:
-    """The lifetime of a stored event: it expires ``ttl_seconds`` after ``written_at`` (seconds since 1970)."""
+class StoredEvent:
+    """An event document of the feed: its identity, its place in the order, and the document itself."""
 
-    written_at: int
-    ttl_seconds: int
+    id: str
+    aggregate: AggregateKey | None
+    """None: the document does not name its aggregate."""
+    sequence: int | None = field(default=None, kw_only=True)
+    """None: the event is unsequenced, and ordered by ``lsn``, ``created_at`` and ``id``; or it is not valid."""
+    lsn: int = field(default=0, kw_only=True)
+    """The log sequence number of the transaction that stored the event."""
+    partition: str = field(default="", kw_only=True)
+    """The name of the partition in which the event is stored; empty: unknown."""
+    document: Document = field(default_factory=dict, repr=False, kw_only=True)
+
+    def stored(self) -> dict[str, Any]:
+        """Returns the fields that every kind of event has, by name."""
+        return {each.name: getattr(self, each.name) for each in fields(StoredEvent)}
 
 
 @dataclass(frozen=True)
-class OutboxEvent:
+class OutboxEvent(StoredEvent):
     """An event to be sent: the values that order and address it, and its stored document."""
 
-    id: str
     aggregate: AggregateKey
     action: str
-    sequence: int | None
-    """None: the event is unsequenced, and ordered by ``lsn``, ``created_at`` and ``id``."""
     created_at: datetime
     """The time of the change (UTC)."""
     correlation_id: str | None = None
@@ -56,36 +60,20 @@ class OutboxEvent:
     """The version of the schema of ``data``; None: the document does not contain it."""
     message_id: str | None = None
     """The id under which a published event is published again; None: the event's own id."""
-    lsn: int = 0
-    """The log sequence number of the transaction that stored the event."""
-    partition: str = ""
-    """The name of the partition in which the event is stored; empty: unknown."""
-    lifetime: Lifetime | None = None
-    """None: the event does not expire."""
     data: Document = field(default_factory=dict, repr=False)
     """The part of the document that subscribers get."""
-    document: Document = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
-class Poison:
-    """A document that is marked as an event but is not valid. ``reason`` contains no personal data."""
+class Poison(StoredEvent):
+    """A document that is marked as an event but is not valid, or cannot be verified."""
 
-    id: str
-    aggregate: AggregateKey | None
-    """None: the document does not name its aggregate."""
     reason: str
-    lsn: int = 0
-    lifetime: Lifetime | None = None
-    document: Document = field(default_factory=dict, repr=False)
-    sequence: int | None = None
-    """The sequence of an event that is valid but cannot be verified. None: the document is no valid event."""
-    partition: str = ""
-    """The name of the partition in which the document is stored; empty: unknown."""
+    """It contains no personal data."""
 
 
 @dataclass(frozen=True)
-class Unread:
+class Unread(StoredEvent):
     """An event whose original could not be read: it waits, and so do all behind it."""
 
     event: OutboxEvent | Poison
@@ -93,40 +81,12 @@ class Unread:
     reason: str
     why: FailureReason = FailureReason.STORE_AWAY
 
-    @property
-    def id(self) -> str:
-        """The delivered event's id."""
-        return self.event.id
-
-    @property
-    def aggregate(self) -> AggregateKey | None:
-        """The delivered event's aggregate."""
-        return self.event.aggregate
-
-    @property
-    def sequence(self) -> int | None:
-        """The delivered event's sequence."""
-        return self.event.sequence
-
-    @property
-    def lsn(self) -> int:
-        """The delivered event's LSN."""
-        return self.event.lsn
-
-    @property
-    def partition(self) -> str:
-        """The delivered event's partition."""
-        return self.event.partition
-
-    @property
-    def lifetime(self) -> Lifetime | None:
-        """The delivered event's lifetime."""
-        return self.event.lifetime
-
-    @property
-    def document(self) -> Document:
-        """The delivered document."""
-        return self.event.document
+    @classmethod
+    def of(
+        cls, event: OutboxEvent | Poison, reason: str, why: FailureReason = FailureReason.STORE_AWAY
+    ) -> "Unread":
+        """Returns a delivered event as one that waits."""
+        return cls(**event.stored(), event=event, reason=reason, why=why)
 
 
 FeedEvent = OutboxEvent | Poison | Unread
@@ -154,9 +114,7 @@ def still_of(aggregate: AggregateKey, event: FeedEvent) -> FeedEvent:
     if event.aggregate == aggregate:
         return event
     reason = "the stored document belongs to another aggregate now, or to none"
-    return Poison(
-        event.id, aggregate, reason, event.lsn, event.lifetime, event.document, partition=event.partition
-    )
+    return Poison(**{**event.stored(), "aggregate": aggregate, "sequence": None}, reason=reason)
 
 
 def in_order(events: Sequence[FeedEvent]) -> list[FeedEvent]:
@@ -245,39 +203,3 @@ def _event_id(text: str) -> UUID | None:
     except ValueError:
         return None
     return found if str(found) == text else None
-
-
-SHARE = 0.5
-"""The share of its TTL after which an unforwarded event needs an operator."""
-
-_log = logging.getLogger(__name__)
-
-
-@dataclass
-class TtlGuard:
-    """Watches the age of events that are about to be forwarded; logs at most once a minute."""
-
-    clock: Clock = utc_now
-    saying: LogThrottle = field(default_factory=LogThrottle)
-
-    def watch(self, events: Iterable[FeedEvent]) -> None:
-        """Logs an error if one of the events has used more than ``SHARE`` of its TTL."""
-        now = self.clock().timestamp()
-        worst = max(events, key=lambda event: share_used(event, now), default=None)
-        if worst is None or (share := share_used(worst, now)) < SHARE or not self.saying.due():
-            return
-        _log.error(
-            "event %s of %s has used %.0f %% of its TTL and is not forwarded yet: at 100 %% the event is lost. "
-            "Find out why the relay is late, and raise the TTL of new events to gain time%s",
-            worst.id,
-            worst.aggregate or "no aggregate",
-            100 * share,
-            caused_by(worst),
-        )
-
-
-def share_used(event: FeedEvent, now: float) -> float:
-    """Returns the used share of an event's TTL: 1 at its expiry, 0 if it never expires."""
-    if event.lifetime is None:
-        return 0.0
-    return (now - event.lifetime.written_at) / event.lifetime.ttl_seconds

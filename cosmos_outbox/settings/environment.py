@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from cosmos_outbox.outbox.unit_of_work import LONGEST_REQUEST_SECONDS
+from cosmos_outbox.outbox.aggregate import LONGEST_REQUEST_SECONDS
 from cosmos_outbox.settings.connections import Connection, resolve
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named, Names, number

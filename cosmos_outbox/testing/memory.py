@@ -17,8 +17,8 @@ from cosmos_outbox.cosmos.inbox.store import CosmosDatabase, CosmosStore
 from cosmos_outbox.cosmos.store.container import Container, Write
 from cosmos_outbox.cosmos.store.partition_key import Item, Value
 from cosmos_outbox.kernel.clock import sources, use, using
+from cosmos_outbox.outbox.aggregate import ETag
 from cosmos_outbox.outbox.feed import OutboxEvent
-from cosmos_outbox.outbox.unit_of_work import ETag
 from cosmos_outbox.service import Service, Wired
 from cosmos_outbox.sources.http import HttpApi
 from cosmos_outbox.testing import containers  # first: it says how to install devstack

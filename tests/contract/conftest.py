@@ -14,14 +14,14 @@ from azure.servicebus.aio import ServiceBusClient
 from azure.storage.queue.aio import QueueServiceClient
 
 from cosmos_outbox.cosmos import transaction
+from cosmos_outbox.cosmos.aggregates.aggregates import CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.aggregates.idempotency import CosmosClaims
-from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container, Write, size_in_bytes
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.outbox.aggregate import Origin
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import CloudEvents, Publisher
-from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.servicebus.client import servicebus_client
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from cosmos_outbox.settings.connections import Connection

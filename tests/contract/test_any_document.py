@@ -11,7 +11,7 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox.cosmos.aggregates.documents import digest
-from cosmos_outbox.cosmos.relay.history import Span, Window
+from cosmos_outbox.cosmos.maintenance.event_list import Span, Window
 from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
 from cosmos_outbox.cosmos.relay.parking import Parking

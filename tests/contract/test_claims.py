@@ -1,16 +1,17 @@
 """A key stands for the first claim until that expires, and a claim is used only while it has life enough left."""
 
 import asyncio
+from collections.abc import Sequence
 from uuid import UUID
 
 import pytest
 
 from cosmos_outbox.cosmos.aggregates.idempotency import CosmosClaims, KeyReservation
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Item, Key
+from cosmos_outbox.outbox.aggregate import LONGEST_REQUEST_SECONDS
 from cosmos_outbox.outbox.errors import Unavailable
-from cosmos_outbox.outbox.unit_of_work import LONGEST_REQUEST_SECONDS
 from cosmos_outbox.settings.errors import Misconfigured
 from devstack.testing import eventually
 from tests.contract.conftest import CosmosStore
@@ -59,14 +60,15 @@ class Faulty(Container):
     lost = 0
     reads: list[tuple[Item, float] | None]
 
-    async def create(self, item: Item) -> None:
+    async def execute(self, partition_key: Key, writes: Sequence[Write]) -> list[str]:
         if self.refused:
             self.refused -= 1
             raise StoreFailed(Failure(Kind.CONFLICT, "injected: a claim that is about to expire"))
-        await super().create(item)
+        stored = await super().execute(partition_key, writes)
         if self.lost:
             self.lost -= 1
             raise StoreFailed(Failure(Kind.PASSING, "injected: the answer was lost"))
+        return stored
 
     async def read_with_age(self, item_id: str, partition_key: Key) -> tuple[Item, float] | None:
         return self.reads.pop(0) if self.reads else await super().read_with_age(item_id, partition_key)
@@ -102,11 +104,12 @@ async def test_each_creation_of_a_claim_has_an_id_of_its_own(faulty: Faulty) -> 
     """The claim that has just expired may be this request's own, and its id may be taken."""
     ids: list[str] = []
 
-    async def refuse(item: Item) -> None:
-        ids.append(item["data"]["aggregateId"])
+    async def refuse(partition_key: Key, writes: Sequence[Write]) -> list[str]:
+        assert partition_key == "key"
+        ids.append(writes[0].item["data"]["aggregateId"])
         raise StoreFailed(Failure(Kind.CONFLICT, "injected"))
 
-    faulty.create = refuse  # type: ignore[method-assign]  # a fault, injected
+    faulty.execute = refuse  # type: ignore[method-assign]  # a fault, injected
     with pytest.raises(Unavailable):
         await claim(faulty)
     assert len(set(ids)) == 2
@@ -167,23 +170,6 @@ async def test_the_refusal_of_a_claim_makes_its_read_see_the_claim(store: Cosmos
     assert elsewhere._sessions.get("key") is not None
     assert elsewhere.fences == 0
     assert (await CosmosClaims(elsewhere, 600).claim("key", "f")).aggregate_id == made.aggregate_id
-
-
-async def test_where_a_refusal_carries_no_token_a_fence_does(
-    store: CosmosStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await store.claims.claim("key", "f")
-    elsewhere = Container(store.container._client, *store.claim_names)
-    await elsewhere.check()
-
-    async def refused(item: Item) -> None:
-        raise StoreFailed(Failure(Kind.CONFLICT, "injected", status=409))
-
-    monkeypatch.setattr(elsewhere, "_create", refused)
-    with pytest.raises(StoreFailed):
-        await elsewhere.create({"id": "key", "partitionKey": "key"})
-    assert elsewhere.fences == 1
-    assert elsewhere._sessions.get("key") is not None
 
 
 async def test_without_the_container_the_deployment_is_said_to_be_wrong(store: CosmosStore) -> None:

@@ -6,9 +6,11 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
+from cosmos_outbox.cosmos.aggregates.aggregates import CosmosUnitOfWork
+from cosmos_outbox.cosmos.aggregates.documents import KeyRecord
 from cosmos_outbox.cosmos.store.container import StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Kind
+from cosmos_outbox.outbox.aggregate import Origin, Receipt
 from cosmos_outbox.outbox.errors import (
     AggregateNotFound,
     ChangeTooLarge,
@@ -16,7 +18,6 @@ from cosmos_outbox.outbox.errors import (
     UnknownContinuation,
     Unpublishable,
 )
-from cosmos_outbox.outbox.unit_of_work import KeyRecord, Origin, Receipt
 from domain.contact import Contact
 from domain.values import Name
 from tests.contract.conftest import CosmosStore
@@ -117,16 +118,16 @@ async def test_the_record_of_a_request_is_stored_with_its_own_change_alone(store
     changed = KeyRecord[Contact]("of the change", "fingerprint", 1)
     async with store.open() as work:
         work.add(first)
-        work.records.add(made)
-        work.records.add(changed)
+        work.add_record(made)
+        work.add_record(changed)
         await work.commit()
         work.add(second)
         await work.commit()
         for record in (made, changed):
-            found = await work.records.find(Contact, record.name, str(first.id))
+            found = await work.find_record(Contact, record.name, str(first.id))
             assert found is not None
             assert (found.name, found.sequence, found.made is None) == (record.name, 1, record is changed)
-            assert await work.records.find(Contact, record.name, str(second.id)) is None
+            assert await work.find_record(Contact, record.name, str(second.id)) is None
 
 
 class Tenanted(ImportTask):

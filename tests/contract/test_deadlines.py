@@ -12,16 +12,17 @@ from uuid import uuid4
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from cosmos_outbox.cosmos.aggregates.deadlines import DueAggregates, deadlines_of
-from cosmos_outbox.cosmos.aggregates.unit_of_work import Lifetimes
+from cosmos_outbox.cosmos.aggregates.aggregates import Lifetimes
+from cosmos_outbox.cosmos.aggregates.deadlines import Deadlines, deadlines_of
 from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions, ReactionInbox, ReactionRules
 from cosmos_outbox.cosmos.store.container import StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.cosmos.transaction import OnCommit
 from cosmos_outbox.inbox.message import Event
+from cosmos_outbox.outbox.aggregate import Origin
 from cosmos_outbox.outbox.errors import Throttled, Unpublishable
-from cosmos_outbox.outbox.unit_of_work import OnCommit, Origin
 from devstack.testing import Service
 from tests.support.azure import CONTACTS, contacts_database
 from tests.support.emulators import Gap
@@ -81,9 +82,9 @@ async def test_a_process_that_dies_at_any_await_lets_it_run_out_once(offers: Off
     while died:
         name = await offers.made()
         instance = offers.instance()
-        [[found]] = [page async for page in instance.documents.pages(NOON)]
+        [[found]] = [page async for page in instance.pages(NOON)]
         try:
-            await CutOff(instance.documents.meet(found, NOON), at)
+            await CutOff(instance.meet_one(found, NOON), at)
         except ProcessDied:
             await offers.until_met()
         else:
@@ -174,7 +175,7 @@ async def test_what_the_search_found_is_a_hint_and_the_state_decides(
 ) -> None:
     name = await offers.made()
     instance = offers.instance()
-    pages = [page async for page in instance.documents.pages(NOON)]
+    pages = [page async for page in instance.pages(NOON)]
     assert [each.id for page in pages for each in page] == [name]
     await offers.change(name, lambda offer: offer.extend(LATER))
     etag = (await offers.document(name))["_etag"]
@@ -183,7 +184,7 @@ async def test_what_the_search_found_is_a_hint_and_the_state_decides(
         for page in pages:
             yield page
 
-    monkeypatch.setattr(DueAggregates, "pages", old)  # an index that lags
+    monkeypatch.setattr(Deadlines, "pages", old)  # an index that lags
     assert await instance.meet() == 0
     assert (await offers.document(name))["_etag"] == etag, "nothing was written"
     assert await offers.history(name) == ["OfferMade", "OfferExtended"]
@@ -221,7 +222,7 @@ async def test_a_round_that_could_not_look_says_nothing_of_what_is_due(
     def away(*_: Any) -> AsyncIterator[Sequence[Any]]:
         raise Throttled("later", retry_after_seconds=1)
 
-    monkeypatch.setattr(DueAggregates, "pages", away)
+    monkeypatch.setattr(Deadlines, "pages", away)
     with pytest.raises(Throttled):
         await instance.meet()
     assert (recorded.gauge("outbox.due.aggregates"), recorded.gauge("outbox.due.oldest")) == (1, 90.0)

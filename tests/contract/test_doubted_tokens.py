@@ -13,7 +13,7 @@ from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
 from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.partition_key import Key
-from cosmos_outbox.outbox.unit_of_work import Receipt
+from cosmos_outbox.outbox.aggregate import Receipt
 from cosmos_outbox.settings.connections import Connection
 from devstack.testing import Service
 from domain.contact import Contact

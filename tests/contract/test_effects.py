@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from cosmos_outbox.cosmos.inbox.effects import CosmosEffects
+from cosmos_outbox.cosmos.inbox.records import CosmosEffects
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.inbox import effect
 from cosmos_outbox.inbox.effect import (

@@ -13,8 +13,7 @@ from uuid import uuid4
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from cosmos_outbox.cosmos.inbox.effects import CosmosEffects
-from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
+from cosmos_outbox.cosmos.inbox.records import CosmosEffects, CosmosSetAside
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.inbox.effect import OLD, EffectInbox
 from cosmos_outbox.inbox.errors import EffectRejected, StoreUnavailable

@@ -26,7 +26,7 @@ import function_app
 from cosmos_outbox.telemetry import tracing
 from cosmos_outbox.telemetry.messaging import sending
 from cosmos_outbox.outbox import telemetry
-from cosmos_outbox.outbox.unit_of_work import Origin
+from cosmos_outbox.outbox.aggregate import Origin
 from infra.bootstrap import service
 
 async def main():

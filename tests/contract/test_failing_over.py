@@ -13,9 +13,9 @@ from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.store.client import CosmosClient, cosmos_client
 from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.outbox.aggregate import Receipt
 from cosmos_outbox.outbox.errors import OutcomeUnknown, PreconditionFailed, Unavailable
 from cosmos_outbox.outbox.feed import SkipMarker
-from cosmos_outbox.outbox.unit_of_work import Receipt
 from cosmos_outbox.settings.connections import Connection
 from devstack.testing import Service
 from domain.contact import Contact

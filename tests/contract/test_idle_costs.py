@@ -23,10 +23,9 @@ from azure.cosmos.aio import ContainerProxy
 
 from cosmos_changefeed import ChangeFeedProcessor, ProcessorOptions, StartFrom, estimate_lag
 from cosmos_outbox import testing
-from cosmos_outbox.cosmos.inbox.effects import CosmosEffects
 from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder
-from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
-from cosmos_outbox.cosmos.store.transport import TrackingTransport
+from cosmos_outbox.cosmos.inbox.records import CosmosEffects, CosmosSetAside
+from cosmos_outbox.cosmos.store.client import TrackingTransport
 from cosmos_outbox.inbox.effect import EffectInbox, EffectRules
 from cosmos_outbox.inbox.errors import ReactionRefused
 from cosmos_outbox.inbox.healing import WHOLE_EVERY, Counts

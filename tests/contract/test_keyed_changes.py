@@ -13,12 +13,12 @@ from uuid import uuid4
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from cosmos_outbox.cosmos.aggregates.aggregates import ATTEMPTS, Aggregates
+from cosmos_outbox.cosmos.aggregates.aggregates import ATTEMPTS, Aggregates, CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.aggregates.idempotency import CosmosClaims
-from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import Item, Key
 from cosmos_outbox.kernel.clock import SYSTEM, using
+from cosmos_outbox.outbox.aggregate import LONGEST_REQUEST_SECONDS, ChangeAnswer, Commit, KeyedRequest, Origin
 from cosmos_outbox.outbox.errors import (
     AggregateNotFound,
     ChangeTooLarge,
@@ -29,13 +29,6 @@ from cosmos_outbox.outbox.errors import (
     Throttled,
     Unavailable,
     Unpublishable,
-)
-from cosmos_outbox.outbox.unit_of_work import (
-    LONGEST_REQUEST_SECONDS,
-    ChangeAnswer,
-    Commit,
-    KeyedRequest,
-    Origin,
 )
 from devstack.testing import Service, eventually
 from tests.support.azure import CONTACTS, contacts_database

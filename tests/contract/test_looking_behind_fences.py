@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
-from cosmos_outbox.cosmos.inbox.own_source import OwnSource
+from cosmos_outbox.cosmos.inbox.source import OwnSource
 from cosmos_outbox.cosmos.store.container import Container, Write
 from cosmos_outbox.cosmos.store.partition_key import Item, Key
 from cosmos_outbox.inbox.errors import SourceBehind

@@ -18,8 +18,8 @@ from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Item, Key
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
+from cosmos_outbox.outbox.aggregate import LONGEST_REQUEST_SECONDS, Receipt
 from cosmos_outbox.outbox.errors import OutcomeUnknown, Unavailable
-from cosmos_outbox.outbox.unit_of_work import LONGEST_REQUEST_SECONDS, Receipt
 from domain.contact import Contact
 from tests.contract.conftest import CosmosStore
 from tests.contract.test_idempotency import create, one_contact, service

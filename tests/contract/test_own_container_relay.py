@@ -15,8 +15,8 @@ from cosmos_changefeed import (
     StartFrom,
 )
 from cosmos_outbox.cosmos.aggregates.documents import EventReader, digest, is_as_committed
+from cosmos_outbox.cosmos.maintenance.event_list import Span
 from cosmos_outbox.cosmos.maintenance.inspection import CosmosInspection
-from cosmos_outbox.cosmos.relay.history import Span
 from cosmos_outbox.cosmos.relay.parked_documents import PARTITION, ParkedDocuments, ParkedEvent
 from cosmos_outbox.cosmos.store.container import Write
 from cosmos_outbox.cosmos.store.fences import fence_everywhere

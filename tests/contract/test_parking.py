@@ -22,13 +22,14 @@ from cosmos_outbox.cosmos.relay.parked_documents import (
 from cosmos_outbox.cosmos.relay.parking import (
     EXPIRED,
     MAX_AGE_SECONDS,
+    REPLAY_SECONDS,
     SHARE_SECONDS,
     UPKEEP_SECONDS,
     Parking,
+    Replayed,
 )
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.relay.relay import READING_SECONDS, Relay
-from cosmos_outbox.cosmos.relay.replay import REPLAY_SECONDS, Replayed
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Item, Key
@@ -45,7 +46,7 @@ from cosmos_outbox.outbox.errors import (
     Unavailable,
     UnknownContinuation,
 )
-from cosmos_outbox.outbox.feed import ACTION, FeedEvent, OutboxEvent, SkipMarker, TtlGuard
+from cosmos_outbox.outbox.feed import ACTION, FeedEvent, OutboxEvent, SkipMarker
 from cosmos_outbox.outbox.publisher import AggregateEvents, Outcome, Refused, Unknown
 from devstack.testing import Service
 from outbox_simulation.engine.bus_publisher import BusPublisher
@@ -70,8 +71,7 @@ class World:
 
     @property
     def relay(self) -> Relay:
-        fresh = TtlGuard(clock=lambda: NOON)
-        return Relay(self.topic, self.lot, committed(self.lot), clock=self.clock, guard=fresh)
+        return Relay(self.topic, self.lot, committed(self.lot), clock=self.clock)
 
     @property
     def parking(self) -> Parking:
@@ -725,8 +725,11 @@ class Noting(Container):
         continuation: str | None,
         *,
         partition_key: Key | None = None,
+        session_token: str | None = None,
     ) -> tuple[list[Item], str | None]:
-        page = await super().page(query, parameters, size, continuation, partition_key=partition_key)
+        page = await super().page(
+            query, parameters, size, continuation, partition_key=partition_key, session_token=session_token
+        )
         self.fields = self.fields.union(*page[0])
         return page
 

@@ -21,7 +21,7 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.aggregate_block import AggregateBlock
 from cosmos_outbox.outbox.errors import NotInTheWay, NotParked, OutboxError
-from cosmos_outbox.outbox.feed import SkipMarker, TtlGuard
+from cosmos_outbox.outbox.feed import SkipMarker
 from devstack.testing import Service
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.azure import PARKED, contacts_database, cosmos_connection
@@ -94,8 +94,7 @@ class Story:
         raise AssertionError("never done")
 
     async def feed(self, items: Sequence[dict[str, Any]]) -> None:
-        fresh = TtlGuard(clock=lambda: NOON)
-        relay = Relay(self.topic, self.lot, committed(self.lot), clock=lambda: self.now, guard=fresh)
+        relay = Relay(self.topic, self.lot, committed(self.lot), clock=lambda: self.now)
         await relay.forward([read(item) for item in items])
 
     async def discard(self) -> None:

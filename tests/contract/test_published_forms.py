@@ -8,7 +8,7 @@ import pytest
 from azure.servicebus import ServiceBusReceivedMessage
 
 from cosmos_outbox import DomainEvent, WireModel
-from cosmos_outbox.cosmos.relay.history import CosmosEventHistory, Span
+from cosmos_outbox.cosmos.maintenance.event_list import CosmosEventHistory, Span
 from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.relay.relay import Relay

@@ -9,7 +9,7 @@ import pytest
 from cosmos_outbox.inbox.message import Delivery
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
-from cosmos_outbox.outbox.unit_of_work import Origin
+from cosmos_outbox.outbox.aggregate import Origin
 from cosmos_outbox.preflight import servicebus
 from cosmos_outbox.preflight.plan import plan_for
 from cosmos_outbox.preflight.report import Status

@@ -22,7 +22,7 @@ from cosmos_outbox.cosmos.inbox.reaction_decision import (
     TargetRef,
 )
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions, ReactionInbox
-from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
+from cosmos_outbox.cosmos.inbox.records import CosmosSetAside
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Key
@@ -43,7 +43,7 @@ from cosmos_outbox.inbox.set_aside import Record, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.kernel.loops import CallEnded
-from cosmos_outbox.outbox.unit_of_work import Origin
+from cosmos_outbox.outbox.aggregate import Origin
 from devstack.testing import Service
 from tests.support.azure import CONTACTS, SET_ASIDE, contacts_database
 from tests.support.emulators import Gap

@@ -16,7 +16,7 @@ from azure.servicebus.aio import ServiceBusSender
 from azure.servicebus.exceptions import ServiceBusConnectionError
 
 from cosmos_outbox.cosmos.aggregates.documents import SCHEMA_VERSION, digest
-from cosmos_outbox.cosmos.relay.history import CosmosEventHistory, Span, Window
+from cosmos_outbox.cosmos.maintenance.event_list import CosmosEventHistory, Span, Window
 from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
 from cosmos_outbox.cosmos.relay.parking import Parking

@@ -21,7 +21,7 @@ from cosmos_changefeed import (
 from cosmos_outbox.cli import publish_again as command
 from cosmos_outbox.cli.publish_again import RepublishingPlan
 from cosmos_outbox.composition.writer import Outbox
-from cosmos_outbox.cosmos.relay.history import CosmosEventHistory, Span
+from cosmos_outbox.cosmos.maintenance.event_list import CosmosEventHistory, Span
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.kernel.clock import utc_now

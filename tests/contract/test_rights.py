@@ -9,9 +9,9 @@ from uuid import uuid4
 import pytest
 
 from application.directory import Search
-from cosmos_outbox.cosmos.store.transport import TrackingTransport
+from cosmos_outbox.cosmos.store.client import TrackingTransport
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.outbox.unit_of_work import KeyedRequest
+from cosmos_outbox.outbox.aggregate import KeyedRequest
 from cosmos_outbox.worker import subscriber as subscriber_worker
 from devstack.testing import Service, eventually
 from tests.contract.test_idle_costs import kind_of

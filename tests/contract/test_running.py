@@ -14,7 +14,7 @@ from cosmos_outbox.composition.declarations import ReadModelDeclaration
 from cosmos_outbox.inbox.read_model import HealReason
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
-from cosmos_outbox.outbox.unit_of_work import Origin
+from cosmos_outbox.outbox.aggregate import Origin
 from cosmos_outbox.service import Service, Wired
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Names

@@ -92,13 +92,13 @@ async def test_a_created_or_already_existing_document_is_seen_by_the_next_read(
     created = {"id": "second", "partitionKey": "key", "type": "note"}
     async with another(container) as elsewhere:
         if is_there:
-            await elsewhere.create(created)
+            await elsewhere.execute("key", [Write.create(created)])
     await cosmos.faults.add("lag", container=CONTACTS, seconds=600, count=None)
     if is_there:
         with pytest.raises(StoreFailed, match="409"):
-            await container.create(created)
+            await container.execute("key", [Write.create(created)])
     else:
-        await container.create(created)
+        await container.execute("key", [Write.create(created)])
     assert await container.read("second", "key") is not None
 
 

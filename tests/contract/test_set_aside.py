@@ -9,7 +9,7 @@ import pytest
 from azure.core.async_paging import AsyncItemPaged
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
+from cosmos_outbox.cosmos.inbox.records import CosmosSetAside
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.inbox.errors import StoreUnavailable

@@ -17,18 +17,18 @@ from uuid import UUID
 
 import pytest
 
-from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
+from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates, Lifetimes
 from cosmos_outbox.cosmos.aggregates.documents import EventReader
-from cosmos_outbox.cosmos.aggregates.unit_of_work import Lifetimes
 from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions, ReactionInbox, ReactionRules
+from cosmos_outbox.cosmos.transaction import OnCommit
 from cosmos_outbox.inbox.errors import ReactionRefused
 from cosmos_outbox.inbox.message import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
+from cosmos_outbox.outbox.aggregate import KeyedRequest
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import CloudEvents
-from cosmos_outbox.outbox.unit_of_work import KeyedRequest, OnCommit
 from cosmos_outbox.service import Service
 from cosmos_outbox.servicebus.message import message_from_event
 from cosmos_outbox.testing import in_memory

@@ -12,11 +12,9 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from cosmos_outbox.cosmos.aggregates.unit_of_work import Lifetimes
+from cosmos_outbox.cosmos.aggregates.aggregates import Lifetimes
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
-from cosmos_outbox.cosmos.inbox.effects import CosmosEffects
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
-from cosmos_outbox.cosmos.inbox.own_source import OwnSource
 from cosmos_outbox.cosmos.inbox.reaction_decision import (
     InOrder,
     ReactionOutcome,
@@ -26,16 +24,16 @@ from cosmos_outbox.cosmos.inbox.reaction_decision import (
     ToWrite,
 )
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
-from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
-from cosmos_outbox.cosmos.inbox.source import CosmosSource
+from cosmos_outbox.cosmos.inbox.records import CosmosEffects, CosmosSetAside
+from cosmos_outbox.cosmos.inbox.source import CosmosSource, OwnSource
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.cosmos.transaction import OnCommit
 from cosmos_outbox.inbox.effect import EffectRecord, EffectState
 from cosmos_outbox.inbox.entry import Entry, Stamp
 from cosmos_outbox.inbox.errors import StoreUnavailable
 from cosmos_outbox.inbox.set_aside import Record, RecordState
 from cosmos_outbox.kernel.clock import monotonic
-from cosmos_outbox.outbox.unit_of_work import OnCommit
 from cosmos_outbox.settings.errors import Misconfigured
 from devstack.testing import Service
 from tests.contract.test_entries import FORM, Thing

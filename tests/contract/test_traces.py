@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_trace_id
 
 from cosmos_outbox.inbox.message import Delivery
-from cosmos_outbox.outbox.unit_of_work import Origin
+from cosmos_outbox.outbox.aggregate import Origin
 from cosmos_outbox.telemetry import tracing
 from cosmos_outbox.telemetry.messaging import MOST_LINKS, handling, sending
 from cosmos_outbox.worker import relay as relay_worker

@@ -12,12 +12,14 @@ from uuid import UUID
 import pytest
 
 from cosmos_outbox.cosmos import transaction
-from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
+from cosmos_outbox.cosmos.aggregates.aggregates import CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Item, Key
+from cosmos_outbox.cosmos.transaction import OnCommit
 from cosmos_outbox.kernel.clock import SYSTEM, using
+from cosmos_outbox.outbox.aggregate import ETag
 from cosmos_outbox.outbox.errors import (
     AlreadyExists,
     ChangeTooLarge,
@@ -26,7 +28,6 @@ from cosmos_outbox.outbox.errors import (
     Throttled,
     Unavailable,
 )
-from cosmos_outbox.outbox.unit_of_work import ETag, OnCommit
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.errors import Misconfigured
 from devstack.testing import Service as Server

@@ -8,8 +8,8 @@ from aiohttp.test_utils import TestServer
 from azure.core.exceptions import ServiceRequestError
 from azure.core.rest import HttpRequest
 
-from cosmos_outbox.cosmos.store.errors import Attempts, Failure, Kind, noted
-from cosmos_outbox.cosmos.store.transport import TrackingTransport
+from cosmos_outbox.cosmos.store.client import Attempts, TrackingTransport, track_attempts
+from cosmos_outbox.cosmos.store.errors import Failure, Kind
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ async def test_an_answer_that_does_not_tell_the_outcome_is_a_lost_one(
     app = web.Application()
     app.router.add_post("/docs", answer)
     async with TestServer(app) as server, TrackingTransport() as transport:
-        with noted() as attempts:
+        with track_attempts() as attempts:
             for _ in answers:
                 batch = HttpRequest(
                     "POST", str(server.make_url("/docs")), headers={"x-ms-cosmos-is-batch-request": "True"}
@@ -64,7 +64,7 @@ async def test_only_batches_are_noted_and_only_where_somebody_waits_for_one() ->
     app.router.add_post("/docs", answer)
     async with TestServer(app) as server, TrackingTransport() as transport:
         url = str(server.make_url("/docs"))
-        with noted() as attempts:
+        with track_attempts() as attempts:
             await transport.send(HttpRequest("GET", url))
         batch = HttpRequest("POST", url, headers={"x-ms-cosmos-is-batch-request": "True"})
         assert (await transport.send(batch)).status_code == 503
@@ -74,7 +74,7 @@ async def test_only_batches_are_noted_and_only_where_somebody_waits_for_one() ->
 async def test_of_a_batch_that_was_never_sent_no_answer_is_lost() -> None:
     batch = HttpRequest("POST", "http://127.0.0.1:1/docs", headers={"x-ms-cosmos-is-batch-request": "True"})
     async with TrackingTransport() as transport:
-        with noted() as attempts, pytest.raises(ServiceRequestError):
+        with track_attempts() as attempts, pytest.raises(ServiceRequestError):
             await transport.send(batch)
     assert attempts == Attempts()
 
@@ -91,7 +91,7 @@ async def test_a_batch_that_is_given_up_under_way_may_have_arrived() -> None:
     app.router.add_post("/docs", answer)
     async with TestServer(app) as server, TrackingTransport() as transport:
         url = str(server.make_url("/docs"))
-        with noted() as attempts:
+        with track_attempts() as attempts:
             batch = HttpRequest("POST", url, headers={"x-ms-cosmos-is-batch-request": "True"})
             sending = asyncio.create_task(transport.send(batch))
             await arrived.wait()

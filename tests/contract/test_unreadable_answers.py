@@ -13,8 +13,8 @@ from cosmos_outbox.cosmos import transaction
 from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import Item, Key
+from cosmos_outbox.outbox.aggregate import Receipt
 from cosmos_outbox.outbox.errors import OutcomeUnknown
-from cosmos_outbox.outbox.unit_of_work import Receipt
 from cosmos_outbox.settings.connections import Connection
 from devstack.testing import Service
 from domain.contact import Contact

@@ -106,7 +106,7 @@ def test_the_deployment_names_what_the_directory_is_searched_and_sorted_by() -> 
     [
         ("COSMOS_PARKED_CONTAINER", "cosmos_outbox/cosmos/relay/parking_lot.py"),
         ("COSMOS_LEASE_CONTAINER", "cosmos_changefeed/lease_store.py"),
-        ("COSMOS_SET_ASIDE_CONTAINER", "cosmos_outbox/cosmos/inbox/set_aside.py"),
+        ("COSMOS_SET_ASIDE_CONTAINER", "cosmos_outbox/cosmos/inbox/records.py"),
     ],
 )
 def test_preflight_knows_each_property_by_which_a_container_is_queried(setting: str, source: str) -> None:

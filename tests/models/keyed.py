@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from cosmos_outbox.cosmos.aggregates.idempotency import ChangeRequest, decide
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.outbox.aggregate import KeyedRequest, Precondition, Versioned
 from cosmos_outbox.outbox.errors import OutboxError
-from cosmos_outbox.outbox.unit_of_work import KeyedRequest, Precondition, Versioned
 
 RULES = frozenset({
     "one_batch", "created_only", "at_its_version", "caller_in_id", "fingerprint", "record_before_no",

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from cosmos_outbox.outbox.unit_of_work import Origin
+from cosmos_outbox.outbox.aggregate import Origin
 from domain.contact import Contact
 from domain.values import Company, ContactDetails, ContactState, Name
 

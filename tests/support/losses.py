@@ -83,10 +83,13 @@ class Failing(Container):
         continuation: str | None,
         *,
         partition_key: Key | None = None,
+        session_token: str | None = None,
     ) -> tuple[list[Item], str | None]:
         if partition_key is not None and self.seen(partition_key) is None:
             return [], None
-        return await super().page(query, parameters, size, continuation, partition_key=partition_key)
+        return await super().page(
+            query, parameters, size, continuation, partition_key=partition_key, session_token=session_token
+        )
 
     async def first(
         self, query: str, parameters: Mapping[str, Any], most: int, *, partition_key: Key | None = None

@@ -8,16 +8,16 @@ from typing import Any, TypeVar
 
 from azure.cosmos.aio import CosmosClient
 
+from cosmos_outbox.cosmos.aggregates.aggregates import CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.aggregates.idempotency import CosmosClaims
-from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import Item
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.outbox.aggregate import ETag, Origin
 from cosmos_outbox.outbox.feed import OutboxEvent
-from cosmos_outbox.outbox.unit_of_work import ETag, Origin
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.testing.clock import Clock
 from cosmos_outbox.testing.cosmos import MemoryAccount, account
@@ -87,7 +87,7 @@ async def memory_lot(kind: type[L]) -> AsyncIterator[L]:
 
 def committed(lot: CosmosParkingLot) -> CosmosOriginals:
     """What the relay compares its events with: the feed has them as they were committed, and nothing else is stored."""
-    return CosmosOriginals(lot._partition.container, EVENTS)
+    return CosmosOriginals(lot._container, EVENTS)
 
 
 @asynccontextmanager

@@ -9,11 +9,10 @@ from uuid import uuid4
 from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox import Aggregate, AggregateState, Timestamp, WireModel
-from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
+from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates, CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.aggregates.deadlines import Deadlines, deadlines_of
-from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
+from cosmos_outbox.outbox.aggregate import Origin
 from cosmos_outbox.outbox.errors import Throttled, Unavailable
-from cosmos_outbox.outbox.unit_of_work import Origin
 from tests.support.losses import Failing, Fate, ProcessDied
 from tests.support.reactions import no_loss
 

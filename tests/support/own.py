@@ -11,7 +11,7 @@ from cosmos_outbox.composition.writer import Outbox
 from cosmos_outbox.cosmos.existing.transaction import Transaction
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import Item
-from cosmos_outbox.outbox.unit_of_work import Origin
+from cosmos_outbox.outbox.aggregate import Origin
 from cosmos_outbox.service import Service, Wired
 from cosmos_outbox.settings.names import ExistingContainer, Names
 from devstack.testing import Service as Server

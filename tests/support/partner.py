@@ -10,7 +10,7 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox.kernel.clock import utc_now
-from cosmos_outbox.outbox.unit_of_work import Origin
+from cosmos_outbox.outbox.aggregate import Origin
 from cosmos_outbox.service import Service, Wired
 from cosmos_outbox.settings.names import Names
 from devstack.testing import Service as Server

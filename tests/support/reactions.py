@@ -10,14 +10,14 @@ from uuid import uuid4
 from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox import Aggregate, AggregateState, DomainEvent, Timestamp, WireModel
-from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
-from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
+from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates, CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions, ReactionInbox, ReactionRules
+from cosmos_outbox.cosmos.transaction import OnCommit
 from cosmos_outbox.inbox.errors import InboxError, ReactionRefused
 from cosmos_outbox.inbox.message import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.outbox.unit_of_work import OnCommit, Origin
+from cosmos_outbox.outbox.aggregate import Origin
 from tests.support.losses import Failing, Fate, Loss, ProcessDied
 
 

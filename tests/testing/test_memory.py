@@ -20,8 +20,8 @@ from cosmos_outbox.errors import (
     Unavailable,
 )
 from cosmos_outbox.inbox.errors import StoreUnavailable
+from cosmos_outbox.outbox.aggregate import KeyedRequest
 from cosmos_outbox.outbox.publisher import CloudEvents
-from cosmos_outbox.outbox.unit_of_work import KeyedRequest
 from cosmos_outbox.servicebus.message import message_from_event
 from cosmos_outbox.testing import InMemory, Message, NotInMemory, in_memory, message
 from cosmos_outbox.testing.messages import message_of

@@ -91,7 +91,7 @@ PLANTED = (
     ),
     Planted(
         "update-without-if-match",
-        "cosmos_outbox/cosmos/aggregates/unit_of_work.py",
+        "cosmos_outbox/cosmos/aggregates/aggregates.py",
         "        return Write.replace(item, changed.etag)\n",
         '        return Write("replace", item)\n',
         "nothing",
@@ -108,7 +108,7 @@ PLANTED = (
     Planted(
         "markers-read-without-a-fence",
         "cosmos_outbox/cosmos/relay/parking_lot.py",
-        "        await self._partition.fence()\n        items = ",
+        "        await self._fence()\n        items = ",
         "        items = ",
         "moving-leases",
         ("order", "still parked", "two notices", "lost event"),
@@ -179,24 +179,24 @@ PLANTED = (
     ),
     Planted(
         "repetition-is-refused-for-ever",
-        "cosmos_outbox/cosmos/aggregates/idempotency.py",
-        "                return _first_answer(record, wanted, found)\n            if answered",
-        '                raise ConcurrentChange("the same request is being answered at this moment")\n'
-        "            if answered",
+        "cosmos_outbox/cosmos/aggregates/aggregates.py",
+        "                    return first_answer(record, wanted, found)\n                if answered",
+        '                    raise ConcurrentChange("the same request is being answered at this moment")\n'
+        "                if answered",
         "nothing",
         ("repetition refused",),
     ),
     Planted(
         "repetition-makes-a-second-contact",
-        "cosmos_outbox/cosmos/aggregates/idempotency.py",
-        "    new = make(claim.aggregate_id)\n",
-        "    new = make(new_id())\n",
+        "cosmos_outbox/cosmos/aggregates/aggregates.py",
+        "        new = make(claim.aggregate_id)\n",
+        "        new = make(new_id())\n",
         "nothing",
         ("doubled aggregate", "acknowledged twice", "done twice"),
     ),
     Planted(
         "parked-record-is-removed-before-the-broker-has-the-event",
-        "cosmos_outbox/cosmos/relay/replay.py",
+        "cosmos_outbox/cosmos/relay/parking.py",
         "        parked = [event for _, event in waiting]\n",
         "        await self.lot.settle(marker, [event for event, _ in waiting], lambda newest: newest)\n"
         "        parked = [event for _, event in waiting]\n",
@@ -247,8 +247,8 @@ PLANTED = (
     Planted(
         "inbox-checks-and-writes-apart",
         "cosmos_outbox/cosmos/inbox/entries.py",
-        "    return Write.create(item) if over is None else Write.replace(item, over)\n",
-        '    return Write.create(item) if over is None else Write("replace", item)\n',
+        "self._write(key.id, Write.put(item, over))\n",
+        'self._write(key.id, Write("replace", item) if over else Write.create(item))\n',
         "stolen-messages",
         _SEEN,
     ),

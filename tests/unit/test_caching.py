@@ -8,8 +8,8 @@ from cosmos_outbox.functions.http import response
 from cosmos_outbox.http.answering import Answering
 from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.http.responses import json_response
+from cosmos_outbox.outbox.aggregate import Versioned
 from cosmos_outbox.outbox.errors import AggregateNotFound
-from cosmos_outbox.outbox.unit_of_work import Versioned
 from domain.contact import Contact
 from tests.support import contacts_http as contacts
 from tests.support.contacts import DETAILS, NOON

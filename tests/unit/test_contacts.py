@@ -8,15 +8,14 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from cosmos_outbox.cosmos.aggregates.aggregates import ATTEMPTS, Aggregates
-from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
+from cosmos_outbox.cosmos.aggregates.aggregates import ATTEMPTS, Aggregates, CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.store.container import Container, Write
 from cosmos_outbox.cosmos.store.partition_key import Item, Key
 from cosmos_outbox.http.validation import validated
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.outbox.aggregate import LONGEST_REQUEST_SECONDS, ETag, KeyedRequest, Receipt
 from cosmos_outbox.outbox.errors import ConcurrentChange, PreconditionFailed
-from cosmos_outbox.outbox.unit_of_work import LONGEST_REQUEST_SECONDS, ETag, KeyedRequest, Receipt
 from domain.contact import Contact
 from domain.values import ContactDetails
 from tests.support.contacts import DETAILS_JSON, LATER, ORIGIN

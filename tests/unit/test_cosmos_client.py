@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from cosmos_outbox.cosmos.store import transport
-from cosmos_outbox.cosmos.store.client import cosmos_client
+from cosmos_outbox.cosmos.store import client
 from cosmos_outbox.settings.connections import Connection
 
 LOCAL = Connection(connection_string="AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5")
@@ -14,9 +13,9 @@ LOCAL = Connection(connection_string="AccountEndpoint=http://127.0.0.1:1/;Accoun
 @pytest.mark.parametrize("proxy", ["", "http://proxy:8080"])
 async def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
     made: list[dict[str, Any]] = []
-    kind = transport.TrackingTransport
+    kind = client.TrackingTransport
 
-    def noted(**options: Any) -> transport.TrackingTransport:
+    def noted(**options: Any) -> client.TrackingTransport:
         made.append(options)
         return kind(**options)
 
@@ -25,6 +24,6 @@ async def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatc
         monkeypatch.delenv(name.upper(), raising=False)
     if proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy)
-    monkeypatch.setattr(transport, "TrackingTransport", noted)
-    await cosmos_client(LOCAL, None).close()
+    monkeypatch.setattr(client, "TrackingTransport", noted)
+    await client.cosmos_client(LOCAL, None).close()
     assert made == [{"use_env_settings": bool(proxy), "session": None}]

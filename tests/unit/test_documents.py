@@ -22,7 +22,7 @@ from cosmos_outbox.cosmos.aggregates.documents import (
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import Unpublishable
-from cosmos_outbox.outbox.feed import Lifetime, OutboxEvent, Poison
+from cosmos_outbox.outbox.feed import OutboxEvent, Poison
 from domain.contact import Contact
 from domain.events import ContactNameUpdatedEvent
 from domain.values import Company, ContactDetails, ContactState, Name
@@ -173,7 +173,6 @@ def test_an_event_out_of_an_item() -> None:
         traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
         lsn=5,
         partition=PARTITION_KEY.name(str(CONTACT_ID)),
-        lifetime=Lifetime(1, 864000),
         data=EVENT_ITEM["data"],
         document=EVENT_ITEM | {"_lsn": 5, "_ts": 1},
     )
@@ -251,13 +250,6 @@ def test_a_version_of_a_schema_that_no_message_can_tell_is_not_told(version: int
     assert event.schema_version == (version if version <= 2**53 else None)
 
 
-@pytest.mark.parametrize("system", [{"ttl": 10**400}, {"_ts": 10**400}, {"ttl": True}, {"_ts": -(2**70)}])
-def test_a_lifetime_that_is_none_is_left_out(system: dict[str, Any]) -> None:
-    event = EVENTS.event(EVENT_ITEM | {"_ts": 1} | system)
-    assert event is not None
-    assert event.lifetime is None
-
-
 def test_an_id_that_no_log_line_can_show_has_a_stand_in_of_its_own() -> None:
     ids = ["\ud800", "a\nb", "x" * 1024, {"Jane": 1}, 7, None]
     found = [EVENTS.event(EVENT_ITEM | {"id": each}) for each in [*ids, *ids]]
@@ -310,13 +302,6 @@ def test_poison_belongs_to_the_aggregate_in_whose_partition_it_is(
     result = EVENTS.event({"type": "domainEvent", "id": "x", "partitionKey": key, "_lsn": "7"})
     assert isinstance(result, Poison)
     assert (result.aggregate, result.lsn) == (owner, 0)
-
-
-@pytest.mark.parametrize("system", [{}, {"ttl": -1, "_ts": 5}, {"ttl": "60", "_ts": 5}, {"ttl": 60}])
-def test_a_document_that_does_not_expire_has_no_lifetime(system: dict[str, Any]) -> None:
-    event = EVENTS.event({name: value for name, value in EVENT_ITEM.items() if name != "ttl"} | system)
-    assert event is not None
-    assert event.lifetime is None
 
 
 def test_an_event_does_not_show_its_data_in_a_log() -> None:

@@ -8,7 +8,8 @@ from azure.cosmos import exceptions as cosmos
 from azure.servicebus import exceptions as servicebus
 from azure.servicebus._pyamqp.error import AMQPLinkError, ErrorCondition, MessageException, MessageSendFailed
 
-from cosmos_outbox.cosmos.store.errors import Attempts, Failure, Kind, classify
+from cosmos_outbox.cosmos.store.client import Attempts
+from cosmos_outbox.cosmos.store.errors import Failure, Kind, classify
 from cosmos_outbox.outbox.errors import FailureReason, Throttled, Unavailable
 from cosmos_outbox.servicebus.errors import (
     HINDRANCES,

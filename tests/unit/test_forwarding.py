@@ -15,10 +15,9 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.loops import CallEnded
 from cosmos_outbox.outbox.aggregate_block import AggregateBlock
 from cosmos_outbox.outbox.errors import FailureReason, NotDelivered
-from cosmos_outbox.outbox.feed import FeedEvent, TtlGuard
+from cosmos_outbox.outbox.feed import FeedEvent
 from cosmos_outbox.outbox.publisher import AggregateEvents, Outcome, Unknown
 from outbox_simulation.engine.bus_publisher import BusPublisher
-from tests.support.contacts import NOON
 from tests.support.feed import EVENTS, event_document, read
 from tests.support.memory import committed, memory_lot
 from tests.support.telemetry import recording
@@ -66,8 +65,8 @@ async def test_a_page_that_takes_too_long_is_told_to_an_operator_once_a_minute(
             await work.forward_committed(VerifiedPage(events, {events[0].aggregate: events}))
 
     async with memory_lot(NeverAsked) as lot:
-        never = NeverRead(lot._partition.container, EVENTS)
-        relay = Relay(BusPublisher(), lot, never, guard=TtlGuard(clock=lambda: NOON))
+        never = NeverRead(lot._container, EVENTS)
+        relay = Relay(BusPublisher(), lot, never)
         work = Forwarding(relay, EVENTS, Instance({}), NothingKept())
         for _ in range(2):
             with pytest.raises(NotDelivered, match="is tried again"):
@@ -94,7 +93,7 @@ async def test_a_round_that_the_broker_holds_up_is_counted_and_kept_by_its_kind(
     away = Away()
     away.why = why
     kept = NothingKept()
-    relay = Relay(away, lot, committed(lot), guard=TtlGuard(clock=lambda: NOON))
+    relay = Relay(away, lot, committed(lot))
     work = Forwarding(relay, EVENTS, Instance({}), kept)
     with recording() as recorded:
         for _ in range(2):
@@ -111,7 +110,7 @@ async def test_a_call_that_is_cancelled_elsewhere_is_a_failed_round(lot: CosmosP
             raise asyncio.CancelledError
 
     kept = NothingKept()
-    relay = Relay(Cancelled(), lot, committed(lot), guard=TtlGuard(clock=lambda: NOON))
+    relay = Relay(Cancelled(), lot, committed(lot))
     with pytest.raises(CallEnded):
         await Forwarding(relay, EVENTS, Instance({}), kept).forward(
             [dict(read(event_document("a", 1)).document)]

@@ -28,7 +28,7 @@ from cosmos_outbox.http.problems import (
 from cosmos_outbox.http.responses import Representation
 from cosmos_outbox.inbox import errors as inbox
 from cosmos_outbox.outbox import errors
-from cosmos_outbox.outbox.unit_of_work import Receipt, Versioned
+from cosmos_outbox.outbox.aggregate import Receipt, Versioned
 from cosmos_outbox.settings.errors import InfraError, Misconfigured, Overloaded
 from cosmos_outbox.testing import call
 from domain.contact import Contact

@@ -3,14 +3,12 @@
 from dataclasses import replace
 from datetime import timedelta
 
-import pytest
-
-from cosmos_outbox.cosmos.relay.parked_documents import MarkerDocuments, marker_id
+from cosmos_outbox.cosmos.relay.parked_documents import marker_id, marker_item, marker_of
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.aggregate_block import AggregateBlock, BlockDecision
-from cosmos_outbox.outbox.feed import TtlGuard, Unread, in_order
+from cosmos_outbox.outbox.feed import Unread, in_order
 from tests.support.contacts import NOON
-from tests.support.feed import contact_key, event_document, read
+from tests.support.feed import contact_key
 from tests.support.publishing import event
 
 BLOCKED = AggregateBlock(contact_key("a")).block(event("a", 2), "too large", [event("a", 1)], NOON)
@@ -94,21 +92,19 @@ def test_an_unblocked_aggregate_keeps_only_the_record_of_what_was_done() -> None
 
 
 def test_a_marker_is_read_as_it_was_stored() -> None:
-    documents = MarkerDocuments(600)
     for marker in (
         BLOCKED,
         BLOCKED.freed(),
         BLOCKED.claimed("replay", NOON),
         AggregateBlock(contact_key("b")),
     ):
-        item = {**documents.item(marker, "parked", NOON), "_etag": "7"}
-        assert documents.marker(item) == replace(marker, version="7")
+        item = {**marker_item(marker, NOON, 600), "_etag": "7"}
+        assert marker_of(item) == replace(marker, version="7")
 
 
 def test_only_a_free_marker_expires_and_its_type_tells_that_it_is_free() -> None:
     """A blocked one that expired would let later events overtake; the list of what is parked goes by the type."""
-    documents = MarkerDocuments(600)
-    blocked, free = (documents.item(marker, "parked", NOON) for marker in (BLOCKED, BLOCKED.freed()))
+    blocked, free = (marker_item(marker, NOON, 600) for marker in (BLOCKED, BLOCKED.freed()))
     assert (blocked["type"], blocked.get("ttl")) == ("parkedAggregate", None)
     assert (free["type"], free.get("ttl")) == ("freedAggregate", 600)
 
@@ -120,21 +116,19 @@ def test_ids_are_kept_as_long_as_events_are() -> None:
         replace(BLOCKED, discarded=times, passed=times),
         AggregateBlock(contact_key("b"), passed=times),
     ):
-        read = MarkerDocuments(600).marker(
-            {**MarkerDocuments(600).item(marker, "parked", NOON), "_etag": "7"}
-        )
+        read = marker_of({**marker_item(marker, NOON, 600), "_etag": "7"})
         kept = {"0": NOON, "599": NOON - timedelta(seconds=599)}
         assert (read.discarded, read.passed) == (kept if marker.discarded else {}, kept)
 
 
 def test_of_more_ids_than_a_marker_has_room_for_the_oldest_are_forgotten() -> None:
     times = {f"{age:04}": NOON - timedelta(seconds=age) for age in range(5_002)}
-    item = MarkerDocuments(864_000).item(replace(BLOCKED, passed=times), "parked", NOON)
+    item = marker_item(replace(BLOCKED, passed=times), NOON, 864_000)
     assert {*times} - {*item["passed"]} == {"5000", "5001"}
 
 
 def unread(delivered: object) -> Unread:
-    return Unread(delivered, "the store is away")  # type: ignore[arg-type]  # each test delivers one that can be sent
+    return Unread.of(delivered, "the store is away")  # type: ignore[arg-type]  # each test delivers one that can be sent
 
 
 def test_it_has_its_place_by_its_sequence_among_those_of_its_transaction() -> None:
@@ -146,9 +140,3 @@ def test_where_it_was_discarded_it_is_dropped() -> None:
     discarded = event("a", 2)
     marker = AggregateBlock(contact_key("a"), discarded={discarded.id: NOON})
     assert marker.fate(unread(discarded)) is BlockDecision.DROP
-
-
-def test_half_of_its_lifetime_is_an_error_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    delivered = unread(read(event_document("a", 1)))
-    TtlGuard(clock=lambda: NOON + timedelta(seconds=501)).watch([delivered])
-    assert "of its TTL" in caplog.text

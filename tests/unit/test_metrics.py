@@ -23,13 +23,12 @@ from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.operations import subscriber
 from cosmos_outbox.operations.relay_status import LeaseStatus, RelayStatus, report
 from cosmos_outbox.outbox.errors import NotDelivered
-from cosmos_outbox.outbox.feed import OutboxEvent, TtlGuard
+from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import CloudEvents
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from cosmos_outbox.servicebus.senders import Limits
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support import inbox
-from tests.support.contacts import NOON
 from tests.support.feed import contact_id, event_document, poison_document, read
 from tests.support.memory import committed
 from tests.support.publishing import event as publishable
@@ -54,7 +53,7 @@ def event(contact: str, sequence: int, *, text: str = "") -> OutboxEvent:
 
 
 def relay(publisher: BusPublisher, lot: CosmosParkingLot) -> Relay:
-    return Relay(publisher, lot, committed(lot), guard=TtlGuard(clock=lambda: NOON))
+    return Relay(publisher, lot, committed(lot))
 
 
 async def test_the_age_of_each_event_at_its_acceptance_is_measured(

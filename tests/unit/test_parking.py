@@ -8,11 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from cosmos_outbox.cosmos.relay.history import Span, Window
+from cosmos_outbox.cosmos.maintenance.event_list import Span, Window
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedEvent, ParkedState
 from cosmos_outbox.cosmos.relay.parking import MAX_AGE_SECONDS, Parking
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
-from cosmos_outbox.cosmos.relay.replay import Replay
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.operations.republish import Republishing, RepublishingProgress
@@ -102,9 +101,8 @@ async def test_a_replay_sends_no_longer_than_its_claim_lasts() -> None:
         await _parked(lot)
         lot.seconds = 80.0
         with using(replace(SYSTEM, monotonic=lambda: 0.0)):
-            await Replay(lot, topic, committed(lot), clock=lambda: NOON + timedelta(seconds=lot.passed))(
-                CONTACT
-            )
+            parking = Parking(lot, topic, committed(lot), clock=lambda: NOON + timedelta(seconds=lot.passed))
+            await parking.replay(CONTACT)
     assert topic.until == 5.0, "5 s before the claim runs out, since clocks differ"
 
 

@@ -10,10 +10,8 @@ from cosmos_outbox.cosmos.store.partition_key import (
     PartitionKeyPaths,
     at,
     document_id,
-    lifetime,
     put,
 )
-from cosmos_outbox.outbox.feed import Lifetime
 from cosmos_outbox.service import Service
 from cosmos_outbox.settings.names import ExistingContainer, Names
 
@@ -127,9 +125,3 @@ def bookings(**more: Any) -> Service:
 def test_an_id_that_no_line_can_show_has_a_stand_in_of_its_own(unknown: object) -> None:
     assert document_id({"id": unknown}).startswith("unreadable-")
     assert document_id({"id": unknown}) == document_id({"id": unknown})
-
-
-def test_a_document_of_one_second_expires_and_of_none_does_not() -> None:
-    assert lifetime({"ttl": 1, "_ts": 0}) == Lifetime(0, 1)
-    assert lifetime({"ttl": 0, "_ts": 5}) is None
-    assert lifetime({"ttl": -1, "_ts": 5}) is None

@@ -9,10 +9,9 @@ from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.relay.relay import PATIENCE_SECONDS, ForwardResult, Relay
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.outbox.errors import NotDelivered
-from cosmos_outbox.outbox.feed import FeedEvent, TtlGuard
+from cosmos_outbox.outbox.feed import FeedEvent
 from cosmos_outbox.outbox.publisher import AggregateEvents, Failing, Outcome, Refused, Unknown
 from outbox_simulation.engine.bus_publisher import BusPublisher
-from tests.support.contacts import NOON
 from tests.support.feed import contact_id, contact_key, event_document, poison_document, read
 from tests.support.memory import committed
 
@@ -49,8 +48,7 @@ class Bench:
     now: float = 0.0
 
     def __post_init__(self) -> None:
-        guard = TtlGuard(clock=lambda: NOON)
-        self.relay = Relay(self.publisher, self.lot, committed(self.lot), guard=guard)
+        self.relay = Relay(self.publisher, self.lot, committed(self.lot))
 
     async def forward(self, *contacts: str) -> ForwardResult:
         with using(replace(SYSTEM, monotonic=lambda: self.now)):

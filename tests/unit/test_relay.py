@@ -5,7 +5,6 @@ import json
 import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
@@ -14,7 +13,7 @@ from cosmos_outbox.cosmos.relay.relay import ForwardResult, Relay, SentCache, Ve
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.aggregate_block import AggregateBlock
 from cosmos_outbox.outbox.errors import NotDelivered, PreconditionFailed, Unavailable
-from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison, TtlGuard, Unread, by_aggregate, in_order
+from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison, Unread, by_aggregate, in_order
 from cosmos_outbox.outbox.publisher import AggregateEvents, Failing, Guarantees, Outcome, Refused, Unknown
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.any_document import nested
@@ -36,7 +35,7 @@ def large(contact: str, sequence: int) -> OutboxEvent:
 
 
 def relay(publisher: BusPublisher, lot: CosmosParkingLot) -> Relay:
-    return Relay(publisher, lot, committed(lot), guard=TtlGuard(clock=lambda: NOON))
+    return Relay(publisher, lot, committed(lot))
 
 
 async def forward(relay: Relay, *events: FeedEvent) -> ForwardResult:
@@ -91,7 +90,7 @@ async def test_events_behind_a_new_block_are_parked_wherever_the_feed_has_them(l
 async def test_an_event_with_an_unreadable_original_is_not_parked_as_delivered(lot: CosmosParkingLot) -> None:
     """Behind a refused event, behind an older block, or first: it waits, and so does its contact's rest."""
     publisher = BusPublisher()
-    unread = Unread(event("a", 3), "the store is away")
+    unread = Unread.of(event("a", 3), "the store is away")
     with pytest.raises(NotDelivered, match="the store is away"):
         await forward(relay(publisher, lot), event("a", 1), large("a", 2), unread)
     with pytest.raises(NotDelivered, match="the store is away"):
@@ -269,7 +268,7 @@ async def test_an_ownerless_document_waits_until_it_can_be_read_or_parked(lot: C
         with pytest.raises(NotDelivered, match="could not be parked"):
             await relay(publisher, full).forward([poison, event("a", 1)])
     with pytest.raises(NotDelivered, match="its original cannot be read"):
-        await forward(relay(publisher, lot), Unread(poison, "its original cannot be read"), event("a", 2))
+        await forward(relay(publisher, lot), Unread.of(poison, "its original cannot be read"), event("a", 2))
     assert (await lot.page(10, None)).items == []
     assert sent_of(publisher, "a") == ids("a", 1, 2)
 
@@ -310,16 +309,6 @@ async def test_an_event_of_the_publishers_limit_is_sent_and_one_byte_more_parked
         assert (result.sent, result.parked) == expected
 
 
-@pytest.mark.parametrize(("age", "warned"), [(499, False), (501, True), (5000, True)])
-async def test_an_event_that_has_used_half_of_its_ttl_is_an_error_in_the_log(
-    caplog: pytest.LogCaptureFixture, age: int, warned: bool, lot: CosmosParkingLot
-) -> None:
-    late = TtlGuard(clock=lambda: NOON + timedelta(seconds=age))
-    old = Relay(BusPublisher(), lot, committed(lot), guard=late)
-    await old.forward([event("a", 1)])
-    assert ("of its TTL" in caplog.text) is warned
-
-
 def test_poison_has_its_place_by_the_feed_and_events_by_their_sequence() -> None:
     rewritten = read(event_document("a", 1, lsn=9))
     same_transaction = [read(event_document("a", sequence, lsn=5)) for sequence in (3, 2)]
@@ -336,7 +325,7 @@ def test_events_without_a_sequence_of_one_transaction_keep_their_times() -> None
         for number in (1, 2, 3)
     )
     earlier, later = replace(event("a", 7), lsn=5), replace(event("a", 8), lsn=6)
-    unread = Unread(replace(first, lsn=6), "the store is away")
+    unread = Unread.of(replace(first, lsn=6), "the store is away")
 
     assert in_order([later, third, earlier, second, first]) == [first, second, third, earlier, later]
     assert in_order([third, unread, earlier]) == [third, earlier, unread]

@@ -21,7 +21,7 @@ from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from cosmos_outbox.kernel.clock import utc_now
-from cosmos_outbox.outbox.unit_of_work import Origin
+from cosmos_outbox.outbox.aggregate import Origin
 from cosmos_outbox.service import Service, Wired
 from cosmos_outbox.settings.names import Names
 from cosmos_outbox.worker.running import running

@@ -18,7 +18,7 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 from azure.servicebus.aio import ServiceBusClient
 
-from cosmos_outbox.cosmos.store.transport import TrackingTransport
+from cosmos_outbox.cosmos.store.client import TrackingTransport
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.feed import OutboxEvent
@@ -151,7 +151,7 @@ def _event(contact: str, sequence: int) -> OutboxEvent:
     )
     head = {"id": event_id, "contactId": contact, "action": action, "sequence": sequence}
     data = {**head, "createdAt": now.isoformat(), **payload}
-    return OutboxEvent(event_id, AggregateKey("contact", contact), action, sequence, now, data=data)
+    return OutboxEvent(event_id, AggregateKey("contact", contact), action, now, sequence=sequence, data=data)
 
 
 async def _drained(bed: Bed, subscription: str) -> float:

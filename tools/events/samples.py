@@ -10,9 +10,9 @@ from azure.servicebus import ServiceBusMessage
 
 from cosmos_outbox.cosmos.aggregates.documents import EventReader, event_item, notice_document
 from cosmos_outbox.cosmos.store.partition_key import Item
+from cosmos_outbox.outbox.aggregate import Origin
 from cosmos_outbox.outbox.feed import OutboxEvent, SkipMarker
 from cosmos_outbox.outbox.publisher import CloudEvents
-from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.servicebus.message import message_from_event
 from domain.contact import Contact
 from domain.values import Company, ContactDetails, Name

@@ -22,14 +22,13 @@ from cosmos_outbox.cosmos.aggregates.documents import (
     due_time,
     text_of_now,
 )
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write, reported
 from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.kernel.clock import monotonic, new_id, randomness, utc_now
 from cosmos_outbox.kernel.loops import own_failures
 from cosmos_outbox.outbox import telemetry
-from cosmos_outbox.outbox.aggregate import Aggregate
+from cosmos_outbox.outbox.aggregate import Aggregate, Origin
 from cosmos_outbox.outbox.errors import AggregateNotFound, ConcurrentChange, Throttled, Unavailable
-from cosmos_outbox.outbox.unit_of_work import Origin
 
 BEAT_SECONDS = 10.0
 """Between two looks: by about so much a deadline may be late."""
@@ -67,28 +66,87 @@ class DueDocument:
     due: datetime
 
 
-@dataclass(frozen=True)
-class DueAggregates:
-    """The aggregates that are due, as far as a replica knows, and what happens then."""
+@dataclass
+class Deadlines:
+    """Meets the deadlines of a service. Any number of processes may do so side by side."""
 
     container: Container
     aggregates: Aggregates
     kinds: Mapping[str, type[Aggregate[Any]]]
     """By their types: those that can be due."""
+    clock: Callable[[], datetime] = utc_now
+    time: Callable[[], float] = monotonic
+    _resting: dict[tuple[str, str, str], float] = field(default_factory=dict, init=False)
+
+    async def meet(self) -> int:
+        """Let happen what is due. Returns how many documents were changed. Raises Throttled, Unavailable.
+
+        What hits one of them holds up no other: it is logged as an error, and tried again some minutes later. A
+        partition that is too busy holds up no other: the rest of its page is left to the next round.
+        """
+        now, ends_at = self.clock(), self.time() + ROUND_SECONDS
+        self._resting = {key: until for key, until in self._resting.items() if until > self.time()}
+        left: dict[DueDocument, None] = {}
+        met, looked, busy = 0, False, list[Exception]()
+        try:
+            async for page in self.pages(now):
+                left |= dict.fromkeys(page)
+                for some in _in_any_order(page):
+                    if self.time() > ends_at:
+                        return met
+                    try:
+                        done = await self._meet_all(some)
+                    except (Throttled, Unavailable) as error:
+                        busy.append(error)
+                        break
+                    met += sum(done.values())
+                    left = {each: None for each in left if each not in done}
+            looked = True
+        finally:
+            if looked or left:  # who could not look says nothing of what is due
+                telemetry.due([each.due for each in left], self.clock())
+        if busy:
+            raise busy[0]
+        return met
+
+    async def _meet_all(self, some: Sequence[DueDocument]) -> Mapping[DueDocument, bool]:
+        """Those that are not due any more, and whether each was changed. Raises what hits all of them."""
+        outcomes = await asyncio.gather(*map(self._try, some), return_exceptions=True)
+        failures = [each for each in outcomes if isinstance(each, BaseException)]
+        if len(failures) == len(some):  # one partition may be full, or throttled
+            raise failures[0]
+        return {
+            found: outcome for found, outcome in zip(some, outcomes, strict=True) if isinstance(outcome, bool)
+        }
+
+    async def _try(self, found: DueDocument) -> bool | None:
+        """Whether it was changed; None: it is as due as before. Raises Throttled, Unavailable."""
+        key = found.kind, found.id, found.partition_key
+        if key in self._resting:
+            return None
+        try:
+            with own_failures():
+                return await self.meet_one(found, self.clock())
+        except (Throttled, Unavailable):
+            raise
+        except ConcurrentChange:
+            return None
+        except Exception as error:  # noqa: BLE001 - whatever one of them makes raise hits that one alone
+            self._resting[key] = self.time() + _REST_SECONDS
+            # The text of another error may hold what it failed on, which is personal.
+            reason = str(error) if isinstance(error, NotSettled) else type(error).__name__
+            _log.error("%s %s is due, and cannot be met: %s", found.kind, found.id, reason)
+            return None
 
     async def pages(self, now: datetime) -> AsyncIterator[Sequence[DueDocument]]:
         """Those that are due at this time, in no order. Raises Throttled, Unavailable, Misconfigured."""
-        token: str | None = None
-        while True:
-            try:
-                items, token = await self.container.page(LIST_DUE, {"@now": text_of_now(now)}, _PAGE, token)
-            except StoreFailed as error:
-                raise error.failure.error() from error
-            yield [found for found in map(_found, items) if found is not None and found.kind in self.kinds]
-            if token is None:
-                return
+        with reported():
+            async for items in self.container.pages(LIST_DUE, {"@now": text_of_now(now)}, _PAGE):
+                yield [
+                    found for found in map(_found, items) if found is not None and found.kind in self.kinds
+                ]
 
-    async def meet(self, found: DueDocument, at: datetime) -> bool:
+    async def meet_one(self, found: DueDocument, at: datetime) -> bool:
         """Call ``on_due`` of the aggregate, in a change as any other. Returns whether anything was changed.
 
         Raises Throttled, Unavailable, ConcurrentChange, NotSettled, and whatever is raised by what happens then.
@@ -127,76 +185,6 @@ class DueAggregates:
                 raise error.failure.error() from error
 
 
-@dataclass
-class Deadlines:
-    """Meets the deadlines of a service. Any number of processes may do so side by side."""
-
-    documents: DueAggregates
-    clock: Callable[[], datetime] = utc_now
-    time: Callable[[], float] = monotonic
-    _resting: dict[tuple[str, str, str], float] = field(default_factory=dict, init=False)
-
-    async def meet(self) -> int:
-        """Let happen what is due. Returns how many documents were changed. Raises Throttled, Unavailable.
-
-        What hits one of them holds up no other: it is logged as an error, and tried again some minutes later. A
-        partition that is too busy holds up no other: the rest of its page is left to the next round.
-        """
-        now, ends_at = self.clock(), self.time() + ROUND_SECONDS
-        self._resting = {key: until for key, until in self._resting.items() if until > self.time()}
-        left: dict[DueDocument, None] = {}
-        met, looked, busy = 0, False, list[Exception]()
-        try:
-            async for page in self.documents.pages(now):
-                left |= dict.fromkeys(page)
-                for some in _in_any_order(page):
-                    if self.time() > ends_at:
-                        return met
-                    try:
-                        done = await self._meet_all(some)
-                    except (Throttled, Unavailable) as error:
-                        busy.append(error)
-                        break
-                    met += sum(done.values())
-                    left = {each: None for each in left if each not in done}
-            looked = True
-        finally:
-            if looked or left:  # who could not look says nothing of what is due
-                telemetry.due([each.due for each in left], self.clock())
-        if busy:
-            raise busy[0]
-        return met
-
-    async def _meet_all(self, some: Sequence[DueDocument]) -> Mapping[DueDocument, bool]:
-        """Those that are not due any more, and whether each was changed. Raises what hits all of them."""
-        outcomes = await asyncio.gather(*map(self._try, some), return_exceptions=True)
-        failures = [each for each in outcomes if isinstance(each, BaseException)]
-        if len(failures) == len(some):  # one partition may be full, or throttled
-            raise failures[0]
-        return {
-            found: outcome for found, outcome in zip(some, outcomes, strict=True) if isinstance(outcome, bool)
-        }
-
-    async def _try(self, found: DueDocument) -> bool | None:
-        """Whether it was changed; None: it is as due as before. Raises Throttled, Unavailable."""
-        key = found.kind, found.id, found.partition_key
-        if key in self._resting:
-            return None
-        try:
-            with own_failures():
-                return await self.documents.meet(found, self.clock())
-        except (Throttled, Unavailable):
-            raise
-        except ConcurrentChange:
-            return None
-        except Exception as error:  # noqa: BLE001 - whatever one of them makes raise hits that one alone
-            self._resting[key] = self.time() + _REST_SECONDS
-            # The text of another error may hold what it failed on, which is personal.
-            reason = str(error) if isinstance(error, NotSettled) else type(error).__name__
-            _log.error("%s %s is due, and cannot be met: %s", found.kind, found.id, reason)
-            return None
-
-
 def deadlines_of(
     kinds: Sequence[type[Aggregate[Any]]],
     container: Container,
@@ -205,7 +193,7 @@ def deadlines_of(
 ) -> Deadlines | None:
     """Returns what meets the deadlines of those that can be due; None: none can, and nothing is looked for."""
     due = {each.aggregate_type: each for each in kinds if each.can_be_due()}
-    return Deadlines(DueAggregates(container, aggregates, due), clock) if due else None
+    return Deadlines(container, aggregates, due, clock) if due else None
 
 
 def due_origin() -> Origin:

@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -44,17 +44,41 @@ from cosmos_outbox.cosmos.store.partition_key import (
     encodable,
     in_utc,
     is_text,
-    lifetime,
     lsn,
 )
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.outbox.aggregate import STORED, Aggregate, AggregateState
+from cosmos_outbox.outbox.aggregate import STORED, Aggregate, AggregateState, Origin, Versioned
 from cosmos_outbox.outbox.canonical import canonical, check, is_a_double
 from cosmos_outbox.outbox.errors import Unpublishable
 from cosmos_outbox.outbox.event import DomainEvent
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison, SkipMarker
-from cosmos_outbox.outbox.unit_of_work import KeyRecord, Origin, Versioned
 from cosmos_outbox.telemetry.tracing import valid_state
+
+A = TypeVar("A", bound=Aggregate[Any])
+
+
+@dataclass(frozen=True)
+class KeyRecord(Generic[A]):
+    """The outcome of a request with a key, kept so that its repetition gets the same answer.
+
+    Its existence proves that the request has an outcome (``created_only``).
+    """
+
+    name: str
+    """The record's name, unique in the partition."""
+    fingerprint: str
+    """A digest of the caller's request."""
+    sequence: int = 0
+    """The aggregate's last sequence after the request; the commit sets it for a created aggregate."""
+    refused: int | None = None
+    """The status with which the aggregate refused the request; None: it succeeded."""
+    made: A | None = None
+    """The aggregate, if the request created it: the first answer. Nothing else in a record is personal data."""
+    erased: bool = False
+    """Whether the aggregate was deleted, and with it the first answer."""
+    lifetime_seconds: int | None = None
+    """The lifetime of the stored record; None: that of the setting."""
+
 
 _NO_DATE = re.compile(r"9999-12-31T24:|/Date\((-?\d+)")
 _MILLISECONDS = range(-62_135_596_800_000, 253_402_300_800_000)
@@ -126,7 +150,7 @@ def check_storable(what: str, state: Any, *, around: int = 1) -> None:
     """
     check_feed_can_be_read(what, state, around=around)
     for value in _values(state):
-        if isinstance(value, str) and not _is_unicode(value):
+        if isinstance(value, str) and not is_text(value):
             raise Unpublishable(
                 f"a text of {what} holds half of a surrogate pair, which is no Unicode: replace it"
             )
@@ -136,14 +160,6 @@ def check_storable(what: str, state: Any, *, around: int = 1) -> None:
             )
         if isinstance(value, float) and not math.isfinite(value):
             raise Unpublishable(f"a number of {what} is not finite: replace it")
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def check_publishable(item: Mapping[str, Any], paths: PartitionKeyPaths = PARTITION_KEY) -> None:
@@ -203,8 +219,6 @@ _FORM = "%Y-%m-%dT%H:%M:%SZ"
 def _written(at: datetime) -> str:
     return f"{at:%Y-%m-%dT%H:%M:%SZ}".rjust(20, "0")
 
-
-A = TypeVar("A", bound=Aggregate[Any])
 
 EVENT_TYPE = "domainEvent"
 DIGEST = "digest"
@@ -407,33 +421,35 @@ class EventReader:
         """The event in an item of the feed; None when the item is no event document."""
         if item.get("type") != EVENT_TYPE:
             return None
-        event_id, aggregate = document_id(item), self._aggregate(item)
+        event_id, aggregate, key = document_id(item), self._aggregate(item), self.paths.of(item)
+        stored: dict[str, Any] = {
+            "lsn": lsn(item),
+            "partition": "" if key is None else self.paths.name(key),
+            "document": item,
+        }
+
+        def poison(reason: str) -> Poison:
+            return Poison(event_id, aggregate, reason, **stored)
+
         try:
             data = _EventData.model_validate(item.get("data"))
         except ValidationError as problems:
-            return self._poison(item, aggregate, f"the document is no valid event: {_wrong_fields(problems)}")
+            return poison(f"the document is no valid event: {_wrong_fields(problems)}")
         except Exception as error:  # noqa: BLE001 - whatever one document makes raise, it is that document's fault
-            return self._poison(item, aggregate, f"the document cannot be read ({type(error).__name__})")
+            return poison(f"the document cannot be read ({type(error).__name__})")
         if aggregate is None:
-            return self._poison(
-                item,
-                None,
-                "the document has no valid aggregate type and id: each must be 1 to 128 characters of text",
+            return poison(
+                "the document has no valid aggregate type and id: each must be 1 to 128 characters of text"
             )
         owner = item["data"].get(f"{aggregate.type}Id", aggregate.id)
         if (data.id, owner) != (event_id, aggregate.id):
-            return self._poison(
-                item, aggregate, "the document's data names another event or aggregate than the document"
-            )
+            return poison("the document's data names another event or aggregate than the document")
         return OutboxEvent(
             **dict(data),
+            **stored,
             aggregate=aggregate,
             schema_version=_schema_version(item),
-            lsn=lsn(item),
-            partition=self._partition(item),
-            lifetime=lifetime(item),
             data=item["data"],
-            document=item,
         )
 
     def _aggregate(self, item: Mapping[str, Any]) -> AggregateKey | None:
@@ -442,16 +458,6 @@ class EventReader:
         if _is_name(aggregate_type) and _is_name(aggregate_id):
             return AggregateKey(aggregate_type, aggregate_id)
         return None
-
-    def _partition(self, item: Mapping[str, Any]) -> str:
-        key = self.paths.of(item)
-        return "" if key is None else self.paths.name(key)
-
-    def _poison(self, item: Mapping[str, Any], aggregate: AggregateKey | None, reason: str) -> Poison:
-        partition = self._partition(item)
-        return Poison(
-            document_id(item), aggregate, reason, lsn(item), lifetime(item), item, partition=partition
-        )
 
 
 def _wrong_fields(problems: ValidationError) -> str:

@@ -33,34 +33,29 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.aggregates.documents import KeyRecord
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write, reported
 from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.partition_key import Item
-from cosmos_outbox.kernel.clock import monotonic, new_id, randomness, sleep
-from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState, Changes
-from cosmos_outbox.outbox.errors import (
-    AggregateNotFound,
-    AnswerErased,
-    ChangeTooLarge,
-    ConcurrentChange,
-    IdempotencyKeyReused,
-    OutboxError,
-    PreconditionFailed,
-    RefusedBefore,
-    Unavailable,
-    Unpublishable,
-)
-from cosmos_outbox.outbox.unit_of_work import (
+from cosmos_outbox.kernel.clock import monotonic, new_id
+from cosmos_outbox.outbox.aggregate import (
     LONGEST_REQUEST_SECONDS,
+    Aggregate,
+    AggregateState,
     ChangeAnswer,
+    Changes,
     KeyedRequest,
-    KeyRecord,
-    Origin,
     Precondition,
     Receipt,
     Versioned,
-    digest,
+)
+from cosmos_outbox.outbox.errors import (
+    AggregateNotFound,
+    AnswerErased,
+    ConcurrentChange,
+    IdempotencyKeyReused,
+    RefusedBefore,
+    Unavailable,
 )
 
 
@@ -109,22 +104,19 @@ class CosmosClaims:
             Unavailable: the existing claim is about to expire, or expired twice; or the store could not be used.
             Throttled: the store asks to slow down.
         """
-        try:
+        with reported():
             for _ in range(_ATTEMPTS_TO_CLAIM):
                 made = await self._make(key_digest, fingerprint)
                 if claim := made or await self._find(key_digest):
                     return claim
-        except StoreFailed as error:
-            raise error.failure.error() from error
         raise Unavailable("the claim of the Idempotency-Key expired at this moment: send the request again")
 
     async def _make(self, key_digest: str, fingerprint: str) -> KeyReservation | None:
         """The claim, made; None when there is one, which no old read says, but the write itself."""
         usable_until, aggregate_id = self._usable_until(), new_id()
         try:
-            await self.container.create(
-                _claim_item(key_digest, fingerprint, aggregate_id, ttl=self.lifetime_seconds)
-            )
+            claim = _claim_item(key_digest, fingerprint, aggregate_id, ttl=self.lifetime_seconds)
+            await self.container.execute(key_digest, [Write.create(claim)])
         except StoreFailed as error:
             if error.failure.kind is Kind.CONFLICT:
                 return None
@@ -172,9 +164,6 @@ def _claim_item(key_digest: str, fingerprint: str, aggregate_id: UUID, *, ttl: i
 
 
 A = TypeVar("A", bound=Aggregate[Any])
-
-_LONGEST_SECONDS = 2**31 - 1
-"""The lifetime with the most digits: a record that is checked with it is at least as large as the stored one."""
 
 
 def key_reused() -> IdempotencyKeyReused:
@@ -241,120 +230,6 @@ class WantedNew(ChangeRequest[A]):
         )
 
 
-RETRY_SECONDS = 5.0
-"""The time from its start in which a change that loses its races is retried: its caller waits ten seconds."""
-
-
-async def back_off(attempt: int, until: float) -> bool:
-    """Pauses before another attempt, for up to a second. Returns False if it would begin after ``until``.
-
-    The pause is random, so that writers that lost a race together do not collide again in the next one.
-    """
-    await sleep(randomness().uniform(0.0, min(1.0, 0.05 * 2**attempt)))
-    return monotonic() <= until
-
-
-async def create_once(
-    open_unit_of_work: Callable[[Origin], CosmosUnitOfWork],
-    claims: CosmosClaims,
-    make: Callable[[UUID], A],
-    request: KeyedRequest,
-    origin: Origin,
-) -> tuple[Receipt[A], bool]:
-    """Stores the aggregate that ``make`` returns for the given id, unless a request with this key came before.
-
-    ``make`` is called more than once and must return equal aggregates but for the id: the first is only checked.
-
-    Returns:
-        The receipt, and whether it is that of an earlier request.
-
-    Raises:
-        IdempotencyKeyReused: the key was used before, with another request.
-        AnswerErased: the aggregate was deleted, and the first answer with it.
-        ChangeTooLarge, Unpublishable: nothing is stored, and the key is not used.
-        Throttled, Unavailable, OutcomeUnknown: a repetition returns the outcome.
-    """
-    tried = make(new_id())
-    fingerprint = digest(f"{tried.aggregate_type} {request.fingerprint}")
-    async with open_unit_of_work(origin) as work:
-        # Rule checks_first: a refused request leaves its key unused.
-        _track_new(work, tried, fingerprint, _LONGEST_SECONDS)
-        work.check()
-    claim = await claims.claim(request.key_digest, fingerprint)
-    if claim.fingerprint != fingerprint:
-        raise key_reused()
-    new = make(claim.aggregate_id)
-    wanted = WantedNew(
-        type(new), new.aggregate_id, new.partition_key, lambda _: None, request, new=new, claim=claim
-    )
-    answered = await change_once(open_unit_of_work, wanted, origin, attempts=_ATTEMPTS_TO_CREATE)
-    assert answered.receipt is not None, "the record of a creation has the first answer"
-    return answered.receipt, answered.replayed
-
-
-_ATTEMPTS_TO_CREATE = 2
-"""The number of attempts at a creation: a second refusal proves that a duplicate has stored the record."""
-
-
-def _track_new(work: CosmosUnitOfWork, new: Aggregate[Any], fingerprint: str, lifetime_seconds: int) -> None:
-    """Tracks a new aggregate, and its record in the same transaction (rule ``one_batch``)."""
-    work.add(new)
-    work.records.add(KeyRecord(new.aggregate_id, fingerprint, made=new, lifetime_seconds=lifetime_seconds))
-
-
-async def change_once(
-    open_unit_of_work: Callable[[Origin], CosmosUnitOfWork],
-    wanted: ChangeRequest[A],
-    origin: Origin,
-    *,
-    attempts: int,
-) -> ChangeAnswer[A]:
-    """Applies the change, unless a request with this key came before.
-
-    Raises:
-        IdempotencyKeyReused: the key was used before for this aggregate, with another request.
-        RefusedBefore: the aggregate refused this request before, and would not now.
-        AggregateNotFound, PreconditionFailed, ConcurrentChange, ChangeTooLarge, Unpublishable: nothing is stored, and
-            the key is not used.
-        Throttled, Unavailable, OutcomeUnknown: a repetition returns the outcome.
-        Exception: the error that ``change`` raises on the newest state; a repetition gets it while that lasts.
-    """
-    began = monotonic()
-    until, is_claimed = began + LONGEST_REQUEST_SECONDS, False
-    if isinstance(wanted, WantedNew):
-        until, is_claimed = wanted.claim.usable_until, not wanted.claim.is_new
-    for attempt in range(attempts):
-        if attempt > 1 and not await back_off(attempt, began + RETRY_SECONDS):
-            break
-        fenced = attempt > 0 or is_claimed
-        async with open_unit_of_work(origin) as work:
-            found = await _find(work, wanted, newest=fenced)
-            if fenced and (record := await _find_record(work, wanted)):  # state_then_record, record_before_no
-                return _first_answer(record, wanted, found)
-            if answered := await _store_change(work, wanted, found, until, fenced=fenced):
-                return answered
-    async with open_unit_of_work(origin) as work:  # a duplicate may have won the last race (loser_answers)
-        found = await _find(work, wanted, newest=True)
-        if record := await _find_record(work, wanted):
-            return _first_answer(record, wanted, found)
-    raise wanted.lost()
-
-
-async def _find(work: CosmosUnitOfWork, wanted: ChangeRequest[A], *, newest: bool) -> Versioned[A] | None:
-    if isinstance(wanted, WantedNew) and not newest:
-        return None  # the claim is new, so nothing has its id yet
-    try:
-        return await work.get(
-            wanted.kind, wanted.aggregate_id, partition_key=wanted.partition_key, newest=newest
-        )
-    except AggregateNotFound:
-        return None
-
-
-async def _find_record(work: CosmosUnitOfWork, wanted: ChangeRequest[A]) -> KeyRecord[A] | None:
-    return await work.records.find(wanted.kind, wanted.record, wanted.partition_key)
-
-
 def decide(wanted: ChangeRequest[A], found: Versioned[A] | None) -> Changes[AggregateState] | None:
     """Returns the changes to be stored; None: there are none.
 
@@ -370,81 +245,7 @@ def decide(wanted: ChangeRequest[A], found: Versioned[A] | None) -> Changes[Aggr
     return changes
 
 
-async def _store_change(
-    work: CosmosUnitOfWork,
-    wanted: ChangeRequest[A],
-    found: Versioned[A] | None,
-    until: float,
-    *,
-    fenced: bool,
-) -> ChangeAnswer[A] | None:
-    """Stores the change; None: decide again with a consistent read (``newest_for_a_no``, ``decide_anew``)."""
-    if isinstance(wanted, WantedNew):
-        if found is not None:
-            raise wanted.lost()
-        _track_new(work, wanted.new, wanted.fingerprint, wanted.claim.lifetime_seconds)
-        return await _commit(work, wanted.new, until, fenced=fenced)
-    try:
-        changes = decide(wanted, found)
-    except Exception as no:
-        if fenced and await _is_final(work, wanted, found, no, until):
-            raise
-        return None
-    assert found is not None, "else it was not found"
-    if changes is not None:
-        work.records.add(wanted.answer(changes.state.last_sequence))
-        return await _commit(work, found.aggregate, until, fenced=fenced)
-    if fenced and await _record_alone(work, wanted, found, until):
-        return ChangeAnswer(_sequence(found), Receipt(found.aggregate, found.etag))
-    return None
-
-
-async def _commit(
-    work: CosmosUnitOfWork, aggregate: A, until: float, *, fenced: bool
-) -> ChangeAnswer[A] | None:
-    try:
-        receipt = (await work.commit(until=until)).receipt(aggregate)
-        return ChangeAnswer(receipt.aggregate.state.last_sequence, receipt)
-    except PreconditionFailed:
-        return None
-    except (ChangeTooLarge, Unpublishable):  # a newer state may be smaller
-        if fenced:
-            raise
-        return None
-
-
-async def _is_final(
-    work: CosmosUnitOfWork, wanted: ChangeRequest[A], found: Versioned[A] | None, no: Exception, until: float
-) -> bool:
-    """Whether the error can be returned: an aggregate's refusal only once it is recorded (``refusal_recorded``).
-
-    Raises Unavailable after ``until``: the record of a duplicate may have expired (``deadline``).
-    """
-    status = None if isinstance(no, OutboxError) else wanted.request.status_of(no)
-    if status is not None:
-        return await _record_alone(work, wanted, found, until, refused=status)
-    if monotonic() > until:
-        raise Unavailable("the request took too long: send it again")
-    return True  # unused_by_412
-
-
-async def _record_alone(
-    work: CosmosUnitOfWork,
-    wanted: ChangeRequest[A],
-    found: Versioned[A] | None,
-    until: float,
-    *,
-    refused: int | None = None,
-) -> bool:
-    """Stores the record of a request that changed nothing. Returns False if there is one already."""
-    try:
-        await work.records.create(wanted.answer(_sequence(found), refused), wanted.partition_key, until)
-    except PreconditionFailed:
-        return False
-    return True
-
-
-def _first_answer(
+def first_answer(
     record: KeyRecord[A], wanted: ChangeRequest[A], found: Versioned[A] | None
 ) -> ChangeAnswer[A]:
     """Returns the recorded answer, with the ETag if the aggregate is still at its version."""
@@ -457,7 +258,7 @@ def _first_answer(
     if record.refused is not None:
         raise _refusal(record.refused, wanted, found)
     receipt = None if record.made is None else Receipt(record.made, None)
-    if found is not None and _sequence(found) == record.sequence:  # etag_if_same
+    if found is not None and sequence_of(found) == record.sequence:  # etag_if_same
         receipt = Receipt(record.made or found.aggregate, found.etag)
     return ChangeAnswer(record.sequence, receipt, replayed=True)
 
@@ -477,5 +278,6 @@ def _refusal(status: int, wanted: ChangeRequest[A], found: Versioned[A] | None) 
     )
 
 
-def _sequence(found: Versioned[Any] | None) -> int:
+def sequence_of(found: Versioned[Any] | None) -> int:
+    """Returns the last sequence of an aggregate as it was read; 0: there is none."""
     return 0 if found is None else int(found.aggregate.state.last_sequence)

@@ -44,10 +44,10 @@ from cosmos_outbox.cosmos.store.partition_key import (
     without_system_fields,
 )
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.outbox.aggregate import Origin
 from cosmos_outbox.outbox.errors import Unpublishable
 from cosmos_outbox.outbox.event import ENVELOPE, Timestamp
 from cosmos_outbox.outbox.feed import Poison
-from cosmos_outbox.outbox.unit_of_work import Origin
 
 NO_ID = re.compile(r"[/\\?#]|^\.\.?$")
 """The texts that no id has. One or two dots alone are taken out of a request's path: no client reads the document."""

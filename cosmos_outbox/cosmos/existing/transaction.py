@@ -23,11 +23,11 @@ from cosmos_outbox.cosmos.existing.documents import (
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Item, Key, Value
-from cosmos_outbox.cosmos.transaction import Batch, refused
+from cosmos_outbox.cosmos.transaction import Batch, OnCommit, refused
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, new_id, utc_now
+from cosmos_outbox.outbox.aggregate import ETag, Origin
 from cosmos_outbox.outbox.errors import AlreadyExists, PreconditionFailed, Unpublishable
-from cosmos_outbox.outbox.unit_of_work import ETag, OnCommit, Origin
 from cosmos_outbox.settings.names import ExistingContainer
 from cosmos_outbox.telemetry import correlation
 from cosmos_outbox.telemetry.tracing import committing, nearest

@@ -8,11 +8,12 @@ one that cannot be read, is never taken for a state (``other-form`` in ``cosmos_
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write, reported
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import KEEP_FOR_EVER, Item
 from cosmos_outbox.inbox.entry import (
@@ -51,10 +52,8 @@ class CosmosEntries(Generic[S]):
 
     async def read(self, key: AggregateKey) -> VersionedEntry[S] | None:
         """Returns the entry as this replica has it. Raises StoreUnavailable."""
-        try:
+        with reported(partial(failed, key)):
             item = await self.container.read(key.id, key.id)
-        except StoreFailed as error:
-            raise failed(key, error.failure) from error
         return None if item is None else entry_of(self.form, item, item["_etag"])
 
     async def newest(self, key: AggregateKey) -> VersionedEntry[S] | None:
@@ -68,7 +67,7 @@ class CosmosEntries(Generic[S]):
         document = entry_document(self.form, key, entry, stamp)
         item = {**document, "partitionKey": key.id, "type": TYPE, "ttl": lives}
         with writing("entry"):
-            return await self._write(key.id, _put(item, over))
+            return await self._write(key.id, Write.put(item, over))
 
     async def remove(self, key: AggregateKey, *, over: str) -> None:
         """Removes an entry. Raises EntryChanged, StoreUnavailable."""
@@ -81,10 +80,8 @@ class CosmosEntries(Generic[S]):
 
     async def mark(self, key: AggregateKey, version: str, blocked_since: datetime | None) -> None:
         """Records in an entry since when it is blocked. Raises EntryChanged, StoreUnavailable."""
-        try:
+        with reported(store_away):
             item = await self.container.read(key.id, key.id)
-        except StoreFailed as error:
-            raise store_away(error.failure) from error
         if item is None or item["_etag"] != version:
             raise EntryChanged(f"the entry of {key} has changed")
         marked = {name: value for name, value in item.items() if not name.startswith("_")}
@@ -94,16 +91,14 @@ class CosmosEntries(Generic[S]):
 
     async def progress(self) -> tuple[Mapping[str, Any], str] | None:
         """Returns the walk's progress, as far as this replica shows it. Raises StoreUnavailable."""
-        try:
+        with reported(store_away):
             item = await self.container.read(_WALK, _PARTITION)
-        except StoreFailed as error:
-            raise store_away(error.failure) from error
         return None if item is None else (item, str(item["_etag"]))
 
     async def save_progress(self, document: Mapping[str, Any], *, over: str | None) -> str:
         """Writes the walk's progress and returns its new version. Raises EntryChanged, StoreUnavailable."""
         item = {"id": _WALK, "partitionKey": _PARTITION, "type": PROGRESS, **document}
-        return await self._write(_PARTITION, _put(item, over))
+        return await self._write(_PARTITION, Write.put(item, over))
 
     async def _write(self, partition: str, write: Write) -> str:
         try:
@@ -117,10 +112,6 @@ class CosmosEntries(Generic[S]):
 
 def _key(item: Item) -> AggregateKey:
     return AggregateKey(item["aggregateType"], item["id"])
-
-
-def _put(item: Item, over: str | None) -> Write:
-    return Write.create(item) if over is None else Write.replace(item, over)
 
 
 async def walk_page(
@@ -141,10 +132,8 @@ async def walk_page(
 
 async def newest_item(container: Container, key: AggregateKey) -> Item | None:
     """Returns an aggregate's item with a consistent read; None: there is proven to be none. Raises StoreUnavailable."""
-    try:
+    with reported(partial(failed, key)):
         return await container.read(key.id, key.id, consistent=True)
-    except StoreFailed as error:
-        raise failed(key, error.failure) from error
 
 
 def failed(key: AggregateKey | str, failure: Failure) -> StoreUnavailable | Unstorable:

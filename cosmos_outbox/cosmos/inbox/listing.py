@@ -11,7 +11,7 @@ The key of a container's lists is an item beside what is listed; of two the stor
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed, beyond, order_by
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write, beyond, order_by, reported
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import KEEP_FOR_EVER, Item
 from cosmos_outbox.inbox.entry import Condition
@@ -29,10 +29,8 @@ class CosmosItems:
     ) -> list[Item]:
         """Returns the first entries. Raises Throttled, Unavailable, Misconfigured."""
         query, parameters = _query(conditions, by, most, after)
-        try:
+        with reported():
             return await self.container.first(query, parameters, most)
-        except StoreFailed as error:
-            raise error.failure.error() from error
 
 
 def _query(
@@ -63,10 +61,8 @@ def token_key(container: Container) -> TokenKey:
     """The key of one container's lists. Its calls raise Throttled, Unavailable or Misconfigured."""
 
     async def kept() -> str:
-        try:
+        with reported():
             item = await container.read(ITEM, PARTITION) or await _make(container)
-        except StoreFailed as error:
-            raise error.failure.error() from error
         return str(item["key"])
 
     return TokenKey(kept)
@@ -77,7 +73,7 @@ async def _make(container: Container) -> Item:
         "id": ITEM, "partitionKey": PARTITION, "type": "continuationKey", "key": new_key(), "ttl": KEEP_FOR_EVER
     }  # fmt: skip
     try:
-        await container.create(item)
+        await container.execute(PARTITION, [Write.create(item)])
     except StoreFailed as error:  # another process made one, or an earlier attempt of this one did
         if error.failure.kind is not Kind.CONFLICT:
             raise

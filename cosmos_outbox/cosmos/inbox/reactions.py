@@ -18,13 +18,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
+from cosmos_outbox.cosmos.aggregates.aggregates import Changed, Lifetimes, batch_of
 from cosmos_outbox.cosmos.aggregates.documents import (
     REACTION_CURSOR_TYPE,
     REACTION_TYPE,
     aggregate_from_item,
     request_id,
 )
-from cosmos_outbox.cosmos.aggregates.unit_of_work import AggregateBatches, Changed, Lifetimes
 from cosmos_outbox.cosmos.inbox.entries import store_away
 from cosmos_outbox.cosmos.inbox.reaction_decision import (
     Cursor,
@@ -38,10 +38,10 @@ from cosmos_outbox.cosmos.inbox.reaction_decision import (
     decide,
     discard,
 )
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write, reported
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import KEEP_FOR_EVER, Item
-from cosmos_outbox.cosmos.transaction import TAKEN, Batch
+from cosmos_outbox.cosmos.transaction import TAKEN, Batch, OnCommit
 from cosmos_outbox.inbox import telemetry
 from cosmos_outbox.inbox.errors import (
     AlreadyProcessed,
@@ -56,9 +56,8 @@ from cosmos_outbox.inbox.errors import (
 from cosmos_outbox.inbox.message import Event
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, MARGIN
 from cosmos_outbox.kernel.clock import monotonic, utc_now
-from cosmos_outbox.outbox.aggregate import Aggregate
+from cosmos_outbox.outbox.aggregate import Aggregate, Origin
 from cosmos_outbox.outbox.errors import ChangeTooLarge, Unavailable, Unpublishable
-from cosmos_outbox.outbox.unit_of_work import OnCommit, Origin
 from cosmos_outbox.telemetry.tracing import committing
 
 A = TypeVar("A", bound=Aggregate[Any])
@@ -100,10 +99,8 @@ class CosmosReactions(Generic[A]):
     async def find(self, place: TargetRef) -> ReactionRecord | None:
         """Returns the record, with a consistent read; later reads of the target are consistent with it too."""
         item_id = record_id(place)
-        try:
+        with reported(store_away):
             item = await self.container.read(item_id, place.partition_key, consistent=True)
-        except StoreFailed as error:
-            raise store_away(error.failure) from error
         if item is None:
             return None
         data = item["data"]
@@ -120,11 +117,9 @@ class CosmosReactions(Generic[A]):
 
         Raises Unstorable: it is of another type.
         """
-        try:
+        with reported(store_away):
             item = await self.container.read(place.target, place.partition_key)
             cursor = await self._cursor(place)
-        except StoreFailed as error:
-            raise store_away(error.failure) from error
         if item is None:
             return SeenTarget(cursor=cursor)
         if item.get("type") != self.kind.aggregate_type:
@@ -157,8 +152,7 @@ class CosmosReactions(Generic[A]):
         with committing(_origin(event)) as origin:
             changed = self._changed(place, seen, write.changed)
             try:
-                batches = AggregateBatches(self.container, self.lifetimes, self.on_commit)
-                batch = batches.of([changed], origin, records)
+                batch = batch_of(self.container, self.lifetimes, self.on_commit, [changed], origin, records)
             except (ChangeTooLarge, Unpublishable) as error:
                 raise ReactionRefused(str(error)) from error
             await _store(batch, until)
@@ -175,10 +169,10 @@ class CosmosReactions(Generic[A]):
 
     def _records(self, place: TargetRef, seen: SeenTarget[A], write: ToWrite[A]) -> list[Write]:
         record = self._record_item(place, write.record)
-        made = [Write.create(record) if write.over is None else Write.replace(record, write.over)]
+        made = [Write.put(record, write.over)]
         if write.cursor is not None:
             cursor, version = self._cursor_item(place, seen, write.cursor), seen.cursor.version
-            made.append(Write.create(cursor) if version is None else Write.replace(cursor, version))
+            made.append(Write.put(cursor, version))
         return made
 
     def _record_item(self, place: TargetRef, record: ReactionRecord) -> Item:

@@ -7,14 +7,20 @@ events. A tombstone is a deleted aggregate; a missing document is a removed one,
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Generic, TypeVar
 
-from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
+from cosmos_outbox.cosmos.inbox.documents import SourceDocuments, last
 from cosmos_outbox.cosmos.inbox.entries import failed, newest_item, walk_page
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed
-from cosmos_outbox.cosmos.store.partition_key import Item
+from cosmos_outbox.cosmos.store.client import ContainerProxy
+from cosmos_outbox.cosmos.store.container import Container, reported
+from cosmos_outbox.cosmos.store.fences import fence_everywhere
+from cosmos_outbox.cosmos.store.partition_key import Item, at, without_system_fields
 from cosmos_outbox.inbox.entry import Found, WalkPage
+from cosmos_outbox.inbox.errors import SourceBehind, StoreUnavailable
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.outbox.errors import Throttled, Unavailable
+from cosmos_outbox.settings.errors import Misconfigured
 
 S = TypeVar("S")
 
@@ -34,10 +40,8 @@ class CosmosSource(Generic[S]):
 
     async def read(self, key: AggregateKey) -> Found[S] | None:
         """Returns the aggregate as this replica has it. Raises StoreUnavailable."""
-        try:
+        with reported(partial(failed, key)):
             return self._found(key, await self.container.read(key.id, key.id))
-        except StoreFailed as error:
-            raise failed(key, error.failure) from error
 
     async def newest(self, key: AggregateKey) -> Found[S] | None:
         """Returns the aggregate with a consistent read. Raises StoreUnavailable."""
@@ -57,3 +61,79 @@ class CosmosSource(Generic[S]):
         data = item["data"]
         state = None if data.get("deleted") else self.state_of(data)
         return Found(data.get("lastSequence", 0), state, datetime.fromtimestamp(item["_ts"], UTC))
+
+
+@dataclass(frozen=True)
+class OwnSource(Generic[S]):
+    """Aggregates in a team's own documents. See :class:`cosmos_outbox.inbox.ports.Source` and ``SourceList``."""
+
+    container: Container
+    feed: ContainerProxy
+    """The same container, as the SDK's client."""
+    documents: SourceDocuments
+    state_of: Callable[[Mapping[str, Any]], S]
+    """Returns the subscriber's state of a document."""
+
+    async def read(self, key: AggregateKey) -> Found[S] | None:
+        """Returns the aggregate as some replica has it. Raises StoreUnavailable, SourceBehind."""
+        with reported(partial(failed, key)):
+            return self._found(await self._locate(key))
+
+    async def newest(self, key: AggregateKey) -> Found[S] | None:
+        """Returns the aggregate with a consistent read. Raises StoreUnavailable, SourceBehind."""
+        with reported(partial(failed, key)):
+            return self._found(await self._find_fenced(key) or await self._look_for(key))
+
+    async def page(self, since: datetime | None, position: str | None) -> WalkPage[Found[S]]:
+        """Returns a page of the aggregates, deleted ones too. Raises StoreUnavailable."""
+        items, token = await walk_page(self.container, *self.documents.query(since), position)
+        found = [(str(at(item, self.documents.id)), self._read(item)) for item in items]
+        return WalkPage([(AggregateKey(self.documents.type, each), read) for each, read in found], token)
+
+    async def _locate(self, key: AggregateKey) -> Item | None:
+        condition, parameters = self.documents.of_one("c", key.id)
+        query = f"SELECT * FROM c WHERE {condition}"  # noqa: S608 - paths of the declaration
+        return one(key, await self.container.first(query, parameters, 2))
+
+    async def _find_fenced(self, key: AggregateKey) -> Item | None:
+        """Reads consistently where the document was found; None: it is not there, but may be in another partition."""
+        found = await self._locate(key)
+        partition = None if found is None else self.container.paths.of(found)
+        if found is None or partition is None:
+            return None
+        item = await self.container.read(found["id"], partition, consistent=True)
+        return item if item is not None and self.documents.is_of(item, key.id) else None
+
+    async def _look_for(self, key: AggregateKey) -> Item | None:
+        """Searches every physical partition with a consistent read; None: it is proven that there is none."""
+        try:
+            token = await fence_everywhere(self.container, self.feed)
+        except (Throttled, Unavailable, Misconfigured) as error:
+            raise StoreUnavailable(str(error)) from error
+        condition, parameters = self.documents.of_one("c", key.id)
+        query = f"SELECT * FROM c WHERE {condition}"  # noqa: S608 - paths of the declaration
+        found: list[Item] = []
+        async for items in self.container.pages(query, parameters, 2, session_token=token):
+            found += items
+            if len(found) > 1:
+                break
+        return one(key, found)
+
+    def _found(self, item: Item | None) -> Found[S] | None:
+        return None if item is None else self._read(item)
+
+    def _read(self, item: Item) -> Found[S]:
+        deleted = at(item, self.documents.deleted) is True
+        state = None if deleted else self.state_of(without_system_fields(item))
+        changed_at = datetime.fromtimestamp(item["_ts"], UTC)
+        return Found(last(at(item, self.documents.sequence)), state, changed_at)
+
+
+def one(key: AggregateKey, found: list[Item]) -> Item | None:
+    """Returns the one document. Raises SourceBehind: several are the same aggregate."""
+    if len(found) > 1:
+        raise SourceBehind(
+            f"two documents are {key}: an id is used once in the whole service, whatever the partition. Nothing is "
+            "read from them before one has another id"
+        )
+    return found[0] if found else None

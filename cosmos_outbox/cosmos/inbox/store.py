@@ -12,10 +12,9 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from cosmos_outbox.cosmos.inbox.effects import CosmosEffects
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
 from cosmos_outbox.cosmos.inbox.listing import CosmosItems, token_key
-from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
+from cosmos_outbox.cosmos.inbox.records import CosmosEffects, CosmosSetAside
 from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.inbox.entry import EntrySchema

@@ -10,17 +10,17 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
+from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE, EventReader
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedEvent
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.cosmos.store.client import ContainerProxy
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.container import Container, reported
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.cosmos.store.partition_key import Item, Key
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.outbox.aggregate_block import AggregateBlock
 from cosmos_outbox.outbox.errors import AggregateNotFound
+from cosmos_outbox.outbox.feed import FeedEvent
 
 MOST_EVENTS = 20_000
 """The most stored events that are listed of one aggregate."""
@@ -149,13 +149,11 @@ class EventList:
             AggregateNotFound: no event of the aggregate is stored or parked.
             Throttled, Unavailable, Misconfigured: the store cannot be asked.
         """
-        marker = (await self.lot.markers([aggregate])).get(aggregate, AggregateBlock(aggregate))
+        marker = await self.lot.marker(aggregate)
         waiting = await self.lot.list_waiting(aggregate, MOST_PARKED) if marker.blocked else []
         parked = {each.event_id: each for each in waiting}
-        try:
+        with reported():
             key, stored = await self._query_stored(aggregate)
-        except StoreFailed as error:
-            raise error.failure.error() from error
         if not stored and not parked:
             raise AggregateNotFound(
                 f"no event of {aggregate} is stored or parked: all have expired, or it never was"
@@ -200,11 +198,11 @@ class EventList:
         """Returns a document in any partition; what one replica does not show is looked for with consistent reads."""
         if found := await self.container.first(query, named, 1):
             return found[0]
-        fences, token = await fence_everywhere(self.container, self.feed), None
-        while True:
-            items, token = await self.container.page_behind(fences, query, named, 1, token)
-            if items or token is None:
-                return items[0] if items else None
+        token = await fence_everywhere(self.container, self.feed)
+        async for items in self.container.pages(query, named, 1, session_token=token):
+            if items:
+                return items[0]
+        return None
 
 
 def _only_parked(event: ParkedEvent) -> ListedEvent:
@@ -230,3 +228,80 @@ def _sequence(item: Mapping[str, Any]) -> int | None:
 def _text(item: Mapping[str, Any], name: str) -> str | None:
     value = item.get(name)
     return value if isinstance(value, str) else None
+
+
+_EVENTS = "SELECT * FROM c WHERE c.type = @type AND c._ts >= @since AND c._ts < @to"
+_IN_ORDER = " ORDER BY c._ts"
+
+AT_ONCE = 200
+"""The number of documents in a window; more if more were written within one second."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """The events that were stored in ``[since, to)``, in seconds since 1970 by the store's clock."""
+
+    since: int
+    to: int
+    aggregate: AggregateKey | None = None
+    """The aggregate of the events; None: all aggregates."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """All events that were stored from the beginning of a span until ``end``."""
+
+    events: Sequence[FeedEvent]
+    end: int
+
+
+@dataclass(frozen=True)
+class CosmosEventHistory:
+    """The stored events that have not expired."""
+
+    container: Container
+    events: EventReader
+    session_token: str
+    """The token of all physical partitions: the read misses nothing stored before it, whatever replica answers."""
+    at_once: int = AT_ONCE
+
+    async def window(self, span: Span) -> Window:
+        """Returns the first events of the span: a few, or all of one second.
+
+        Raises Throttled, Unavailable or Misconfigured.
+        """
+        with reported():
+            query, parameters = self._query(span)
+            items, _ = await self.container.page(
+                query + _IN_ORDER, parameters, self.at_once, None, session_token=self.session_token
+            )
+            if not items:
+                return Window([], span.to)
+            first, last = items[0]["_ts"], items[-1]["_ts"]
+            if first < last:  # more may have been written in the last second than the page holds
+                return self._window([item for item in items if item["_ts"] < last], span, last)
+            second = Span(first, first + 1, span.aggregate)
+            return self._window(await self._all(second), span, first + 1)
+
+    def _window(self, items: list[Item], span: Span, end: int) -> Window:
+        # Without the feed's _lsn, an event that has no sequence gets its place by the time of its transaction.
+        found = self.events.events([item | {"_lsn": item["_ts"]} for item in items])
+        if span.aggregate is not None:
+            found = [event for event in found if event.aggregate == span.aggregate]
+        return Window(found, end)
+
+    async def _all(self, span: Span) -> list[Item]:
+        found: list[Item] = []
+        query, parameters = self._query(span)
+        async for items in self.container.pages(
+            query, parameters, self.at_once, session_token=self.session_token
+        ):
+            found += items
+        return found
+
+    def _query(self, span: Span) -> tuple[str, dict[str, Any]]:
+        query, parameters = _EVENTS, {"@type": EVENT_TYPE, "@since": span.since, "@to": span.to}
+        if span.aggregate is None:
+            return query, parameters
+        of_one = self.events.paths.of_aggregate("c", "@id")
+        return f"{query} AND {of_one}", parameters | {"@id": span.aggregate.id}

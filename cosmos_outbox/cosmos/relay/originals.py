@@ -101,7 +101,7 @@ class CosmosOriginals:
             if error.failure.kind is Kind.INVALID:
                 return _unverified(delivered, _NO_NAME)
             why = error.failure.error()
-            return Unread(delivered, f"an event's original cannot be read: {why}", hindrance(why))
+            return Unread.of(delivered, f"an event's original cannot be read: {why}", hindrance(why))
         except ValueError:  # the SDK sends no request for such names
             return _unverified(delivered, _NO_NAME)
         if item is None:
@@ -150,13 +150,4 @@ def _unverified(delivered: OutboxEvent | Poison, reason: str) -> Poison:
     """Returns an event that cannot be verified; a broken one keeps its own reason, which is more precise."""
     if isinstance(delivered, Poison):
         return delivered
-    return Poison(
-        delivered.id,
-        delivered.aggregate,
-        f"unverified: {reason}",
-        delivered.lsn,
-        delivered.lifetime,
-        delivered.document,
-        delivered.sequence,
-        delivered.partition,
-    )
+    return Poison(**delivered.stored(), reason=f"unverified: {reason}")

@@ -75,6 +75,9 @@ Change = Callable[[AggregateBlock], AggregateBlock]
 """A change that is applied to the newest marker."""
 
 
+PARTITION = "parked"
+"""The logical partition of the whole parking lot."""
+
 BLOCKED, FREE = "parkedAggregate", "freedAggregate"
 """The ``type`` of a parked aggregate's marker, and of one that was parked recently."""
 
@@ -105,61 +108,59 @@ def named(item: Mapping[str, Any]) -> AggregateKey | None:
     return None if kind is None else AggregateKey(kind, item["aggregateId"])
 
 
-@dataclass(frozen=True)
-class MarkerDocuments:
-    """Writes and reads the items of markers."""
+def marker_item(marker: AggregateBlock, now: datetime, ttl: int) -> Item:
+    """Returns the item to store for a marker. Rule ``blocked-never-expires``: only a free one has a TTL.
 
-    ttl_seconds: int
-    """How long a free marker, and the ids in any marker, are kept: as long as events are."""
+    ``ttl``: how long a free marker, and the ids in any marker, are kept, in seconds: as long as events are.
+    """
+    refusal = marker.refusal
+    item = {
+        "id": marker_id(marker.aggregate),
+        "partitionKey": PARTITION,
+        "type": BLOCKED if marker.blocked else FREE,
+        **naming(marker.aggregate),
+        "blockedBy": refusal.event_id if refusal else None,
+        "reason": refusal.reason if refusal else None,
+        "blockedSince": _text(marker.blocked_since),
+        "attempts": refusal.attempts if refusal else None,
+        "attemptedAt": _text(refusal.at) if refusal else None,
+        "passing": refusal.passing if refusal else None,
+        "stands": marker.stands,
+        "replay": marker.replay,
+        "replayUntil": _text(marker.replay_until),
+        "accepted": marker.accepted,
+        "tail": marker.tail,
+        "waiting": marker.waiting,
+        "discarded": _not_expired(marker.discarded, now, ttl),
+        "passed": _not_expired(marker.passed, now, ttl),
+    }
+    return item if marker.blocked else item | {"ttl": ttl}
 
-    def item(self, marker: AggregateBlock, partition_key: str, now: datetime) -> Item:
-        """Returns the item to store for a marker. Rule ``blocked-never-expires``: only a free one has a TTL."""
-        refusal = marker.refusal
-        item = {
-            "id": marker_id(marker.aggregate),
-            "partitionKey": partition_key,
-            "type": BLOCKED if marker.blocked else FREE,
-            **naming(marker.aggregate),
-            "blockedBy": refusal.event_id if refusal else None,
-            "reason": refusal.reason if refusal else None,
-            "blockedSince": _text(marker.blocked_since),
-            "attempts": refusal.attempts if refusal else None,
-            "attemptedAt": _text(refusal.at) if refusal else None,
-            "passing": refusal.passing if refusal else None,
-            "stands": marker.stands,
-            "replay": marker.replay,
-            "replayUntil": _text(marker.replay_until),
-            "accepted": marker.accepted,
-            "tail": marker.tail,
-            "waiting": marker.waiting,
-            "discarded": self._not_expired(marker.discarded, now),
-            "passed": self._not_expired(marker.passed, now),
-        }
-        return item if marker.blocked else item | {"ttl": self.ttl_seconds}
 
-    def marker(self, item: Item) -> AggregateBlock:
-        """Returns the marker in an item that was read."""
-        key = named(item)
-        assert key is not None, "a marker names its aggregate"
-        return AggregateBlock(
-            key,
-            version=item.get("_etag", ""),
-            blocked_since=_time(item["blockedSince"]),
-            refusal=_refusal(item),
-            stands=item["stands"],
-            replay=item["replay"],
-            replay_until=_time(item["replayUntil"]),
-            accepted=item["accepted"],
-            tail=item["tail"],
-            waiting=item["waiting"],
-            discarded=_times(item.get("discarded", {})),
-            passed=_times(item.get("passed", {})),
-        )
+def marker_of(item: Item) -> AggregateBlock:
+    """Returns the marker in an item that was read."""
+    key = named(item)
+    assert key is not None, "a marker names its aggregate"
+    return AggregateBlock(
+        key,
+        version=item.get("_etag", ""),
+        blocked_since=_time(item["blockedSince"]),
+        refusal=_refusal(item),
+        stands=item["stands"],
+        replay=item["replay"],
+        replay_until=_time(item["replayUntil"]),
+        accepted=item["accepted"],
+        tail=item["tail"],
+        waiting=item["waiting"],
+        discarded=_times(item.get("discarded", {})),
+        passed=_times(item.get("passed", {})),
+    )
 
-    def _not_expired(self, ids: Mapping[str, datetime], now: datetime) -> dict[str, str]:
-        since = now - timedelta(seconds=self.ttl_seconds)
-        newest = sorted(ids.items(), key=lambda each: each[1])[-_MOST_IDS:]
-        return {event_id: at.isoformat() for event_id, at in newest if at > since}
+
+def _not_expired(ids: Mapping[str, datetime], now: datetime, ttl: int) -> dict[str, str]:
+    since = now - timedelta(seconds=ttl)
+    newest = sorted(ids.items(), key=lambda each: each[1])[-_MOST_IDS:]
+    return {event_id: at.isoformat() for event_id, at in newest if at > since}
 
 
 def marker_id(aggregate: AggregateKey) -> str:
@@ -188,9 +189,6 @@ def _time(text: str | None) -> datetime | None:
 def _times(texts: Mapping[str, str]) -> dict[str, datetime]:
     return {event_id: datetime.fromisoformat(text) for event_id, text in texts.items()}
 
-
-PARTITION = "parked"
-"""The logical partition of the whole parking lot."""
 
 EVENT, DISCARDED = "parkedEvent", "discardedEvent"
 EVENT_FIELDS = (

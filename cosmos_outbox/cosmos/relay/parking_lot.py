@@ -4,13 +4,11 @@ A marker is replaced at the version that was read, in one transaction with the e
 refused transaction is found by a read with the refusal's own session token: either the marker has changed, or some of
 the events were parked, or removed, by an earlier attempt whose answer was lost.
 
-:class:`ParkedPartition` has every read and write of this partition.
-
 A read raises Throttled or Unavailable. A write raises StoreFailed, since what a refusal means depends on the write.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -23,16 +21,17 @@ from cosmos_outbox.cosmos.relay.parked_documents import (
     MARKER_FIELDS,
     PARTITION,
     Change,
-    MarkerDocuments,
     ParkedDocuments,
     ParkedEvent,
     ParkedPage,
     chunks,
     marker_id,
+    marker_item,
+    marker_of,
     named,
 )
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write, of_fields
-from cosmos_outbox.cosmos.store.errors import Kind
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write, of_fields, reported
+from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Item
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, utc_now
@@ -46,72 +45,6 @@ CHANGED = {Kind.CONFLICT, Kind.STALE, Kind.MISSING}
 
 _IDS_AT_ONCE = 200
 ITEMS_AT_ONCE = 1000
-
-
-@dataclass(frozen=True)
-class ParkedPartition:
-    """One logical partition."""
-
-    container: Container
-    partition_key: str
-
-    async def fence(self) -> None:
-        """Makes later reads consistent: they miss no write that was committed before."""
-        try:
-            await self.container.fence(self.partition_key)
-        except StoreFailed as error:
-            raise error.failure.passing() from error
-
-    async def read(self, item_id: str) -> Item | None:
-        """Returns an item; None if this read sees none."""
-        try:
-            return await self.container.read(item_id, self.partition_key)
-        except StoreFailed as error:
-            raise error.failure.passing() from error
-
-    async def read_many(self, ids: Sequence[str], fields: Sequence[str] = ()) -> list[Item]:
-        """Returns those of the items that exist, in any order; of each only ``fields``, if any are named."""
-        found: list[Item] = []
-        for start in range(0, len(ids), _IDS_AT_ONCE):
-            names = {f"@id{number}": each for number, each in enumerate(ids[start : start + _IDS_AT_ONCE])}
-            query = f"SELECT * FROM c WHERE c.id IN ({', '.join(names)})"  # noqa: S608 - only names of parameters
-            query = of_fields(fields, query) if fields else query
-            found += [item async for item in self.query(query, names)]
-        return found
-
-    async def count(self, query: str, parameters: Mapping[str, Any]) -> int:
-        """Returns the result of a query that counts."""
-        try:
-            return await self.container.count(query, parameters, partition_key=self.partition_key)
-        except StoreFailed as error:
-            raise error.failure.passing() from error
-
-    async def query(
-        self, query: str, parameters: Mapping[str, Any], *, size: int = ITEMS_AT_ONCE
-    ) -> AsyncIterator[Item]:
-        """Yields all items of a query, page by page."""
-        token: str | None = None
-        while True:
-            items, token = await self.page(query, parameters, size, token)
-            for item in items:
-                yield item
-            if token is None:
-                return
-
-    async def page(
-        self, query: str, parameters: Mapping[str, Any], size: int, token: str | None
-    ) -> tuple[list[Item], str | None]:
-        """Returns one page of a query, and the token of the next. Raises UnknownContinuation for an invalid token."""
-        try:
-            return await self.container.page(query, parameters, size, token, partition_key=self.partition_key)
-        except StoreFailed as error:
-            if token and error.failure.kind is Kind.INVALID:
-                raise continuation.unusable() from error
-            raise error.failure.passing() from error
-
-    async def write(self, *writes: Write) -> list[str]:
-        """Writes one transaction. Returns the new ETags. Raises StoreFailed."""
-        return await self.container.execute(self.partition_key, writes)
 
 
 _MARKERS = "SELECT * FROM c WHERE ARRAY_CONTAINS(@types, c.type)"
@@ -149,31 +82,34 @@ class CosmosParkingLot:
         ttl_seconds: int,
         clock: Clock = utc_now,
     ) -> None:
-        self._partition = ParkedPartition(container, PARTITION)
+        self._container = container
         self._scope = scope
         self._documents = documents
-        self._markers = MarkerDocuments(ttl_seconds)
         self._ttl = ttl_seconds
         self._clock = clock
 
     async def markers(self, aggregates: Collection[AggregateKey]) -> Mapping[AggregateKey, AggregateBlock]:
         """Returns the markers of these aggregates, with a consistent read (rule ``fence-before-free``)."""
-        await self._partition.fence()
+        await self._fence()
         items = await self._all_markers() if len(aggregates) > FEW_AGGREGATES else None
         if items is None:
-            items = await self._partition.read_many([marker_id(aggregate) for aggregate in aggregates])
-        found = {marker.aggregate: marker for marker in map(self._markers.marker, items)}
+            items = await self._read_many([marker_id(aggregate) for aggregate in aggregates])
+        found = {marker.aggregate: marker for marker in map(marker_of, items)}
         return {aggregate: found[aggregate] for aggregate in aggregates if aggregate in found}
+
+    async def marker(self, aggregate: AggregateKey) -> AggregateBlock:
+        """Returns the marker of one aggregate, with a consistent read; where there is none, an empty one."""
+        return (await self.markers([aggregate])).get(aggregate, AggregateBlock(aggregate))
 
     async def _all_markers(self) -> list[Item] | None:
         """Reads all markers in one small query for a page of many aggregates; None: there are too many markers."""
-        items, more = await self._partition.page(_MARKERS, {"@types": [BLOCKED, FREE]}, FEW_MARKERS, None)
+        items, more = await self._page(_MARKERS, {"@types": [BLOCKED, FREE]}, FEW_MARKERS, None)
         return None if more else items
 
     async def list_blocked(self) -> Sequence[AggregateBlock]:
         """Returns the markers of all parked aggregates, possibly stale: for display, not to be stored."""
-        items = self._partition.query(_LISTED_MARKERS, {"@types": [BLOCKED]})
-        return [self._markers.marker(item) async for item in items]
+        items = self._query(_LISTED_MARKERS, {"@types": [BLOCKED]})
+        return [marker_of(item) async for item in items]
 
     async def park(self, marker: AggregateBlock, events: Sequence[FeedEvent]) -> Collection[str]:
         """Parks events of a blocked aggregate in order. Already parked ones are not changed.
@@ -227,7 +163,7 @@ class CosmosParkingLot:
         return marker, first + second
 
     async def _must_be_at(self, marker: AggregateBlock) -> None:
-        newest = await self._partition.read(marker_id(marker.aggregate))
+        newest = await self._read(marker_id(marker.aggregate))
         if (newest["_etag"] if newest else "") != marker.version:
             raise _changed()
 
@@ -260,12 +196,13 @@ class CosmosParkingLot:
         raise _changed()
 
     async def _still_there(self, ids: Sequence[str]) -> list[str]:
-        return [item["id"] for item in await self._partition.read_many(ids, ["id"])]
+        return [item["id"] for item in await self._read_many(ids, ["id"])]
 
     async def recount(self, marker: AggregateBlock) -> AggregateBlock:
         """Recounts the waiting events, as after a manual removal. Raises PreconditionFailed as :meth:`settle` does."""
         for _ in range(_RACES):
-            count = await self._partition.count(_COUNT, _of(marker.aggregate))
+            with reported(Failure.passing):
+                count = await self._container.count(_COUNT, _of(marker.aggregate), partition_key=PARTITION)
             try:
                 return await self._put(_freed_at_zero(replace(marker, waiting=count)))
             except StoreFailed as error:
@@ -276,8 +213,8 @@ class CosmosParkingLot:
         """Returns the marker as others have changed it, if the replay is still the same. Raises PreconditionFailed."""
         if error.failure.kind not in CHANGED:
             raise error.failure.passing() from error
-        item = await self._partition.read(marker_id(marker.aggregate))
-        newest = self._markers.marker(item) if item else None
+        item = await self._read(marker_id(marker.aggregate))
+        newest = marker_of(item) if item else None
         if newest is None or newest.replay is None or newest.replay != marker.replay:
             raise _changed() from error
         return newest
@@ -289,7 +226,7 @@ class CosmosParkingLot:
 
         The event stays visible, with the reason, until it expires.
         """
-        item = await self._partition.read(event.id)
+        item = await self._read(event.id)
         if item is None or item["type"] != EVENT:
             raise _changed()
         placed = self._documents.notice_item(notice, item)
@@ -297,9 +234,9 @@ class CosmosParkingLot:
 
     async def discard_alone(self, event: ParkedEvent, reason: str) -> None:
         """Discards a document that belongs to no aggregate."""
-        item = await self._partition.read(event.id)
+        item = await self._read(event.id)
         if item is not None and item["type"] == EVENT:
-            await self._replace(item, reason, self._partition.write)
+            await self._replace(item, reason, self._write)
 
     async def _replace(self, item: Item, reason: str, write: Callable[[Write], Awaitable[object]]) -> None:
         discarded = self._documents.discarded_item(item, reason, at=self._clock(), ttl=self._ttl)
@@ -313,7 +250,7 @@ class CosmosParkingLot:
         item = self._documents.alone_item(poison, at=self._clock())
         for attempt in (item, self._documents.without_document(item)):
             try:
-                await self._partition.write(Write.create(attempt))
+                await self._write(Write.create(attempt))
             except StoreFailed as error:
                 if error.failure.kind is Kind.CONFLICT:
                     return False
@@ -325,7 +262,7 @@ class CosmosParkingLot:
 
     async def alone_since_before(self, at: datetime) -> Sequence[ParkedEvent]:
         """Returns some documents that belong to no aggregate and were parked before this time."""
-        items, _ = await self._partition.page(_ALONE, {"@type": EVENT, "@at": at.isoformat()}, _MANY, None)
+        items, _ = await self._page(_ALONE, {"@type": EVENT, "@at": at.isoformat()}, _MANY, None)
         return [self._documents.event(item, None) for item in items]
 
     async def page(self, size: int, continuation_token: str | None, *, discarded: bool = False) -> ParkedPage:
@@ -336,10 +273,10 @@ class CosmosParkingLot:
         listed = DISCARDED if discarded else EVENT
         scope = f"{self._scope}/{listed}"
         token = continuation.unseal(scope, continuation_token) if continuation_token else None
-        items, token = await self._partition.page(_EVENTS, {"@type": listed}, size, token)
+        items, token = await self._page(_EVENTS, {"@type": listed}, size, token)
         owners = {owner for item in items if (owner := named(item))}
-        found = await self._partition.read_many([marker_id(owner) for owner in owners], MARKER_FIELDS)
-        markers = {marker.aggregate: marker for marker in map(self._markers.marker, found)}
+        found = await self._read_many([marker_id(owner) for owner in owners], MARKER_FIELDS)
+        markers = {marker.aggregate: marker for marker in map(marker_of, found)}
         events = [
             self._documents.event(item, markers.get(owner) if owner else None)
             for item in items
@@ -349,15 +286,15 @@ class CosmosParkingLot:
 
     async def get(self, parking_id: str) -> ParkedEvent | None:
         """Returns one parked or discarded event; None: proven that there is none with this id."""
-        item = await self._partition.read(parking_id)
+        item = await self._read(parking_id)
         if item is None:
-            await self._partition.fence()
-            item = await self._partition.read(parking_id)
+            await self._fence()
+            item = await self._read(parking_id)
         if item is None or item["type"] not in (EVENT, DISCARDED):
             return None
         owner = named(item)
-        marker = await self._partition.read(marker_id(owner)) if owner else None
-        return self._documents.event(item, self._markers.marker(marker) if marker else None)
+        marker = await self._read(marker_id(owner)) if owner else None
+        return self._documents.event(item, marker_of(marker) if marker else None)
 
     async def waiting(self, aggregate: AggregateKey, limit: int) -> Sequence[tuple[ParkedEvent, FeedEvent]]:
         """Returns an aggregate's first parked events, in order, with the events to be sent."""
@@ -370,17 +307,60 @@ class CosmosParkingLot:
 
     async def _first(self, query: str, aggregate: AggregateKey, limit: int) -> list[ParkedEvent]:
         found: list[ParkedEvent] = []
-        async for item in self._partition.query(query, _of(aggregate), size=limit):
+        async for item in self._query(query, _of(aggregate), size=limit):
             found.append(self._documents.event(item, None))
             if len(found) == limit:
                 break
         return found
 
+    async def _fence(self) -> None:
+        """Makes later reads consistent: they miss no write that was committed before."""
+        with reported(Failure.passing):
+            await self._container.fence(PARTITION)
+
+    async def _read(self, item_id: str) -> Item | None:
+        """Returns an item; None if this read sees none."""
+        with reported(Failure.passing):
+            return await self._container.read(item_id, PARTITION)
+
+    async def _read_many(self, ids: Sequence[str], fields: Sequence[str] = ()) -> list[Item]:
+        """Returns those of the items that exist, in any order; of each only ``fields``, if any are named."""
+        found: list[Item] = []
+        for start in range(0, len(ids), _IDS_AT_ONCE):
+            names = {f"@id{number}": each for number, each in enumerate(ids[start : start + _IDS_AT_ONCE])}
+            query = f"SELECT * FROM c WHERE c.id IN ({', '.join(names)})"  # noqa: S608 - only names of parameters
+            query = of_fields(fields, query) if fields else query
+            found += [item async for item in self._query(query, names)]
+        return found
+
+    async def _query(
+        self, query: str, parameters: Mapping[str, Any], *, size: int = ITEMS_AT_ONCE
+    ) -> AsyncIterator[Item]:
+        """Yields all items of a query, page by page."""
+        with reported(Failure.passing):
+            async for items in self._container.pages(query, parameters, size, partition_key=PARTITION):
+                for item in items:
+                    yield item
+
+    async def _page(
+        self, query: str, parameters: Mapping[str, Any], size: int, token: str | None
+    ) -> tuple[list[Item], str | None]:
+        """Returns one page of a query, and the token of the next. Raises UnknownContinuation for an invalid token."""
+        try:
+            return await self._container.page(query, parameters, size, token, partition_key=PARTITION)
+        except StoreFailed as error:
+            if token and error.failure.kind is Kind.INVALID:
+                raise continuation.unusable() from error
+            raise error.failure.passing() from error
+
+    async def _write(self, *writes: Write) -> list[str]:
+        """Writes one transaction. Returns the new ETags. Raises StoreFailed."""
+        return await self._container.execute(PARTITION, writes)
+
     async def _put(self, marker: AggregateBlock, *writes: Write) -> AggregateBlock:
         """Stores the marker over its version, with other writes. Raises StoreFailed."""
-        item = self._markers.item(marker, self._partition.partition_key, self._clock())
-        first = Write.replace(item, marker.version) if marker.version else Write.create(item)
-        version, *_ = await self._partition.write(first, *writes)
+        item = marker_item(marker, self._clock(), self._ttl)
+        version, *_ = await self._write(Write.put(item, marker.version or None), *writes)
         return replace(marker, version=version)
 
 

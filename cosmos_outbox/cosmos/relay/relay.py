@@ -45,7 +45,6 @@ from cosmos_outbox.outbox.errors import (
 from cosmos_outbox.outbox.feed import (
     FeedEvent,
     Poison,
-    TtlGuard,
     Unread,
     by_aggregate,
     caused_by,
@@ -270,7 +269,6 @@ class Relay:
     originals: CosmosOriginals
     reading_seconds: float = READING_SECONDS
     """The maximum age of the markers that a send is based on, equal in all instances."""
-    guard: TtlGuard = field(default_factory=TtlGuard)
     accepted: SentCache = field(default_factory=SentCache)
     refused_alike: BrokerFaultDetector = field(default_factory=BrokerFaultDetector)
     clock: Clock = utc_now
@@ -293,7 +291,6 @@ class Relay:
         events = page.delivered
         if not events:
             return ForwardResult()
-        self.guard.watch(events)
         try:
             forwarded = await self._forward(page)
         except NotDelivered as reason:

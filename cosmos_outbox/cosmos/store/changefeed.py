@@ -9,52 +9,12 @@ from typing import TYPE_CHECKING, Any
 from cosmos_outbox.settings.errors import needed
 
 if TYPE_CHECKING:
-    from cosmos_changefeed import (
-        ChangeFeedContext,
-        ChangeFeedError,
-        ChangeFeedProcessor,
-        Clock,
-        FeedLag,
-        FeedRangeGone,
-        LeaseLag,
-        PartitionLag,
-        PhysicalPartition,
-        ProcessorOptions,
-        StartFrom,
-        TwoSteps,
-        effective_key,
-        estimate_lag,
-        mend_leases,
-        physical_partitions,
-        session_lsn,
-    )
-
-__all__ = [
-    "ChangeFeedContext",
-    "ChangeFeedError",
-    "ChangeFeedProcessor",
-    "Clock",
-    "FeedLag",
-    "FeedRangeGone",
-    "LeaseLag",
-    "PartitionLag",
-    "PhysicalPartition",
-    "ProcessorOptions",
-    "StartFrom",
-    "TwoSteps",
-    "effective_key",
-    "estimate_lag",
-    "mend_leases",
-    "physical_partitions",
-    "session_lsn",
-]
-
-
-if not TYPE_CHECKING:  # to a type checker a name that is not imported above is an error
+    from cosmos_changefeed import *  # noqa: F403 - all of its face
+else:  # to a type checker a name that is not imported above is an error
 
     def __getattr__(name: str) -> Any:
         """Raises Misconfigured: the package is not installed."""
-        if name not in __all__:
+        if name.startswith("__"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         needed("relay")
         return getattr(importlib.import_module("cosmos_changefeed"), name)

@@ -19,11 +19,17 @@ token fails, and a fence comes before the next read. What was learned since the 
 
 import re
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
+from azure.core.exceptions import ServiceRequestTimeoutError
+from azure.core.pipeline.transport import AsyncHttpTransport
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
+from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.settings.connections import Connection, Credential
 from cosmos_outbox.settings.errors import Misconfigured
 
@@ -174,8 +180,6 @@ def cosmos_client(
     """
     from urllib.request import getproxies  # noqa: PLC0415 - both are slow to import, and not needed before
 
-    from cosmos_outbox.cosmos.store.transport import TrackingTransport  # noqa: PLC0415
-
     options: dict[str, Any] = {
         # With them aiohttp starts two threads for each request, to look for a proxy and for a password in ~/.netrc.
         "transport": TrackingTransport(use_env_settings=bool(getproxies()), session=session),
@@ -190,3 +194,103 @@ def cosmos_client(
         return _Client.from_connection_string(connection.connection_string, **options)
     assert credential is not None
     return _Client(connection.address, credential, **options)
+
+
+_NOT_WRITTEN = {403, 449}
+"""Statuses of a failure that passes: a region that takes no writes now, and a write to be sent again as it is
+(https://learn.microsoft.com/rest/api/cosmos-db/http-status-codes-for-cosmosdb)."""
+
+
+@dataclass
+class Attempts:
+    """The outcomes of the attempts at one transactional batch."""
+
+    answer_lost: bool = False
+    """An attempt may have reached the service, and no answer came that shows its outcome."""
+    throttled: bool = False
+    """The newest answer says 429."""
+    succeeded: bool = False
+    """The newest answer is a success. It may be lost all the same: what stands in it cannot be read, or not in time."""
+
+    def outcome(self, failure: Failure) -> Failure:
+        """Returns the meaning of the batch's failure, given the outcomes of its attempts."""
+        if failure.kind is not Kind.PASSING or failure.status:
+            known = failure.kind is not Kind.PASSING or failure.status in _NOT_WRITTEN
+            return replace(failure, answer_lost=self.answer_lost or not known)
+        answer_lost = self.answer_lost or self.succeeded
+        if self.throttled and not answer_lost:  # the deadline came while the SDK waited to try again
+            return replace(failure, kind=Kind.THROTTLED)
+        return replace(failure, answer_lost=answer_lost)
+
+
+_attempts: ContextVar[Attempts | None] = ContextVar("attempts", default=None)
+
+
+@contextmanager
+def track_attempts() -> Iterator[Attempts]:
+    """Notes what becomes of the batches that are sent in this context."""
+    attempts = Attempts()
+    token = _attempts.set(attempts)
+    try:
+        yield attempts
+    finally:
+        _attempts.reset(token)
+
+
+_BATCH = "x-ms-cosmos-is-batch-request"
+
+
+class TrackingTransport(AsyncHttpTransport[Any, Any]):
+    """The SDK's own transport, which reports to :func:`track_attempts` what it sees.
+
+    Whether the answer to a write was lost is known here alone: the SDK makes attempts of its own, in silence. It
+    repeats a write after a broken connection, and after a 503, which leaves the outcome open, too. The first answer
+    that a caller sees may then be the answer to a repetition: a 429 to a batch that was committed before.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        from azure.core.pipeline.transport import AioHttpTransport  # noqa: PLC0415 - aiohttp is slow to import
+
+        self._transport = AioHttpTransport(**options)
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Open the session."""
+        await self._transport.open()
+
+    async def close(self) -> None:
+        """Close the session."""
+        await self._transport.close()
+
+    async def send(self, request: Any, **options: Any) -> Any:
+        """Send the request. Raises as the SDK's transport does."""
+        attempts = _attempts.get()
+        if attempts is None or _BATCH not in request.headers:
+            return await self._transport.send(request, **options)
+        try:
+            response = await self._transport.send(request, **options)
+        except BaseException as error:  # a cancelled one too: the request is under way
+            attempts.answer_lost = attempts.answer_lost or _may_have_arrived(error)
+            raise
+        attempts.throttled, attempts.succeeded = response.status_code == 429, response.status_code < 300
+        attempts.answer_lost = attempts.answer_lost or _tells_no_outcome(response.status_code)
+        return response
+
+
+def _may_have_arrived(error: BaseException) -> bool:
+    """False only where no connection was made: then nothing can have been sent."""
+    from aiohttp import ClientConnectorError  # noqa: PLC0415 - the transport has imported it
+
+    unconnected = isinstance(error.__cause__, ClientConnectorError)
+    return not (unconnected or isinstance(error, ServiceRequestTimeoutError))
+
+
+def _tells_no_outcome(status: int) -> bool:
+    """408 and 5xx: the batch may be committed (the table of statuses in :mod:`cosmos_outbox.cosmos.store.errors`)."""
+    return status == 408 or status >= 500

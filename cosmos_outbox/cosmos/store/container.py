@@ -16,8 +16,8 @@ The writes of a transactional batch: each says what must be there for the whole 
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal, Self
@@ -25,8 +25,8 @@ from typing import Any, Literal, Self
 from azure.core.async_paging import AsyncItemPaged
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from cosmos_outbox.cosmos.store.client import SessionTokens, read_account
-from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, Failure, Kind, classify, noted
+from cosmos_outbox.cosmos.store.client import SessionTokens, read_account, track_attempts
+from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, Failure, Kind, classify
 from cosmos_outbox.cosmos.store.partition_key import (
     FENCE,
     FENCE_TOKEN,
@@ -55,6 +55,11 @@ class Write:
     def replace(cls, item: Item, if_match: str) -> Self:
         """A write that fails unless the item exists at that version."""
         return cls("replace", item, if_match)
+
+    @classmethod
+    def put(cls, item: Item, over: str | None) -> Self:
+        """A write over the version that was read; None: there was no item."""
+        return cls.create(item) if over is None else cls.replace(item, over)
 
     @classmethod
     def upsert(cls, item: Item) -> Self:
@@ -118,20 +123,6 @@ def age(item: dict[str, Any], date: str | None) -> float:
     return float(answered_at - item["_ts"])
 
 
-async def one_page(
-    found: AsyncItemPaged[dict[str, Any]], continuation: str | None
-) -> tuple[list[Item], str | None]:
-    """The page at a continuation (None: the first one), and the token of the next; None: there is none."""
-    pages = found.by_page(continuation)
-    try:
-        page = await anext(pages)
-    except StopAsyncIteration:
-        return [], None
-    items = [dict(item) async for item in page]
-    # azure.core's pager has the attribute, the pager's declared type has not
-    return items, getattr(pages, "continuation_token", None)
-
-
 def told_twice(items: Iterable[Item]) -> bool:
     """Whether one document is there twice, as azure-cosmos 4.17 returns it where a query meets a split partition.
 
@@ -158,11 +149,6 @@ def of_fields(fields: Sequence[str], query: str) -> str:
     return query.replace("*", ", ".join(f"c.{name}" for name in fields), 1)
 
 
-def named(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The parameters of a query in the SDK's form."""
-    return [{"name": name, "value": value} for name, value in parameters.items()]
-
-
 DEADLINE_SECONDS = 4.0
 """The longest that one call may take, with the SDK's own retries. A request makes few calls and answers within 10 s."""
 
@@ -181,6 +167,15 @@ class StoreFailed(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.detail)
         self.failure = failure
+
+
+@contextmanager
+def reported(error_of: Callable[[Failure], Exception] = Failure.error) -> Iterator[None]:
+    """Turns a failure of the store inside the block into an error for the caller."""
+    try:
+        yield
+    except StoreFailed as error:
+        raise error_of(error.failure) from error
 
 
 class Container:
@@ -233,29 +228,6 @@ class Container:
         except UNREADABLE as error:
             raise StoreFailed(NO_ANSWER) from error
 
-    async def create(self, item: Item) -> None:
-        """Store an item whose id no item of its partition has. Raises StoreFailed.
-
-        Reads that follow see at least the state of the answer, also when the answer is that there is such an item.
-        """
-        partition_key = self.paths.of(item)
-        assert partition_key is not None, "an item that is stored has a partition key"
-        try:
-            token = await self._create(item)
-        except StoreFailed as error:
-            if error.failure.kind is Kind.CONFLICT and error.failure.session_token is None:
-                await self.fence(partition_key)
-            self._saw(partition_key, error.failure.session_token)
-            raise
-        self._saw(partition_key, token)
-
-    async def _create(self, item: Item) -> str | None:
-        """The session token of the answer. Raises StoreFailed."""
-        async with self._calls() as proxy:
-            created = await proxy.create_item(item)
-        token: str | None = created.get_response_headers().get("x-ms-session-token")
-        return token
-
     async def execute(self, partition_key: Key, writes: Sequence[Write]) -> list[str]:
         """Store all writes in one transaction. Returns the new ETags in order ("" for a delete).
 
@@ -269,13 +241,19 @@ class Container:
         except StoreFailed as error:
             refusal = error.failure
             if refusal.session_token is None and refusal.kind in _TELLING and not _is_fence(writes):
-                await self._fence_after(refusal, partition_key)
+                try:
+                    await self.fence(partition_key)
+                except (
+                    StoreFailed
+                ) as failed:  # it does not hide that the answer to the refused batch was lost before
+                    lost = refusal.answer_lost or failed.failure.answer_lost
+                    raise StoreFailed(replace(failed.failure, answer_lost=lost)) from failed
             raise
 
     async def _execute(self, partition_key: Key, writes: Sequence[Write]) -> tuple[list[str], str | None]:
         """The ETags, and the session token of the answer."""
         operations = [write.operation() for write in writes]
-        with noted() as attempts:
+        with track_attempts() as attempts:
             try:
                 async with self._calls() as proxy:
                     results = await proxy.execute_item_batch(operations, partition_key)
@@ -294,33 +272,34 @@ class Container:
     async def fence(self, partition_key: Key) -> None:
         """Reads of this partition that follow miss no write that was committed before. Raises StoreFailed.
 
-        The token comes from a write that is refused. Should the service's refusal carry no token, a document is written
-        that expires within a minute.
+        The token comes from a write that is refused: the replacement of an item that is never there. A store that
+        ignores conditions refuses it too. So the item's absence is relied on, not its version: to replace an item that
+        is there would destroy it behind such a store. Should the service's refusal carry no token, a document is
+        written that expires within a minute.
         """
-        await self._fence_by(await self._provoke_refusal(partition_key), partition_key)
-
-    async def _fence_after(self, refusal: Failure, partition_key: Key) -> None:
-        """As :meth:`fence`; a failure of it does not hide that the answer to the refused batch was lost before."""
+        self.fences += 1
         try:
-            await self.fence(partition_key)
+            await self.execute(partition_key, [Write.replace(self._at(FENCE, partition_key), _NO_VERSION)])
         except StoreFailed as error:
-            lost = refusal.answer_lost or error.failure.answer_lost
-            raise StoreFailed(replace(error.failure, answer_lost=lost)) from error
-
-    async def _fence_by(self, refusal: Failure, partition_key: Key) -> None:
-        if refusal.session_token is None:
+            if error.failure.kind not in (Kind.STALE, Kind.MISSING):
+                raise
+            token = error.failure.session_token
+        else:
+            raise AssertionError(f"an item was replaced that nothing ever creates: {FENCE}")
+        if token is None:
             item = self._at(FENCE_TOKEN, partition_key) | {"type": FENCE, "ttl": _FENCE_TTL_SECONDS}
             _, token = await self._execute(partition_key, [Write.upsert(item)])
-            if token is None:  # a read would prove nothing
-                detail = "no answer has a session token: let the header x-ms-session-token pass every proxy"
-                raise StoreFailed(Failure(Kind.BEHIND, detail))
+        if token is None:  # a read would prove nothing
+            detail = "no answer has a session token: let the header x-ms-session-token pass every proxy"
+            raise StoreFailed(Failure(Kind.BEHIND, detail))
 
     async def _token(self, partition_key: Key) -> str | None:
         """Returns the session token that a read of this partition goes by. Raises StoreFailed."""
-        if self._sessions.is_doubted(self.paths.text(partition_key)):
-            await self._fence_by(await self._provoke_refusal(partition_key), partition_key)
-            self._sessions.trust(self.paths.text(partition_key))
-        return self._sessions.get(self.paths.text(partition_key))
+        text = self.paths.text(partition_key)
+        if self._sessions.is_doubted(text):
+            await self.fence(partition_key)
+            self._sessions.trust(text)
+        return self._sessions.get(text)
 
     def _saw(self, partition_key: Key, token: str | None) -> None:
         self._sessions.merge(self.paths.text(partition_key), token)
@@ -329,26 +308,10 @@ class Container:
         """The newest session token of an answer about this partition; None: there was none."""
         return self._sessions.get(self.paths.text(partition_key))
 
-    async def _provoke_refusal(self, partition_key: Key) -> Failure:
-        """The answer to a replacement of an item that is never there: MISSING. Raises StoreFailed.
-
-        A store that ignores conditions refuses it too. So the item's absence is relied on, not its version: to replace
-        an item that is there would destroy it behind such a store.
-        """
-        self.fences += 1
-        impossible = Write.replace(self._at(FENCE, partition_key), _NO_VERSION)
-        try:
-            await self.execute(partition_key, [impossible])
-        except StoreFailed as error:
-            if error.failure.kind in (Kind.STALE, Kind.MISSING):
-                return error.failure
-            raise
-        raise AssertionError(f"an item was replaced that nothing ever creates: {FENCE}")
-
     def _at(self, item_id: str, partition_key: Key) -> Item:
         return {"id": item_id, **self.paths.fields(partition_key)}
 
-    async def page(
+    async def page(  # noqa: PLR0913 - a query, and where it goes on
         self,
         query: str,
         parameters: Mapping[str, Any],
@@ -356,28 +319,41 @@ class Container:
         continuation: str | None,
         *,
         partition_key: Key | None = None,
+        session_token: str | None = None,
     ) -> tuple[list[Item], str | None]:
-        """One page of a query over one or all partitions, and the token of the next page. Raises StoreFailed."""
-        async with self._queried(query, parameters, size, partition_key) as found:
-            return await one_page(found, continuation)
+        """One page of a query over one or all partitions, and the token of the next page. Raises StoreFailed.
 
-    async def page_behind(
+        ``session_token``: of :func:`cosmos_outbox.cosmos.store.fences.fence_everywhere`; each partition of all is then
+        at least as new as it says.
+        """
+        async with self._queried(query, parameters, size, partition_key, session_token) as found:
+            pages = found.by_page(continuation)
+            try:
+                page = await anext(pages)
+            except StopAsyncIteration:
+                return [], None
+            items = [dict(item) async for item in page]
+        # azure.core's pager has the attribute, the pager's declared type has not
+        return items, getattr(pages, "continuation_token", None)
+
+    async def pages(
         self,
-        session_token: str,
         query: str,
         parameters: Mapping[str, Any],
         size: int,
-        continuation: str | None,
-    ) -> tuple[list[Item], str | None]:
-        """As :meth:`page` over all partitions, each at least as new as the token says.
-
-        See :mod:`cosmos_outbox.cosmos.store.fences`.
-        """
-        async with self._calls(token=session_token) as proxy:
-            found = proxy.query_items(
-                query, parameters=named(parameters), max_item_count=size, session_token=session_token
+        *,
+        partition_key: Key | None = None,
+        session_token: str | None = None,
+    ) -> AsyncIterator[list[Item]]:
+        """Yields every page of a query, as :meth:`page` does. Raises StoreFailed."""
+        token: str | None = None
+        while True:
+            items, token = await self.page(
+                query, parameters, size, token, partition_key=partition_key, session_token=session_token
             )
-            return await one_page(found, continuation)
+            yield items
+            if token is None:
+                return
 
     async def first(
         self, query: str, parameters: Mapping[str, Any], most: int, *, partition_key: Key | None = None
@@ -407,14 +383,20 @@ class Container:
 
     @asynccontextmanager
     async def _queried(
-        self, query: str, parameters: Mapping[str, Any], size: int | None, partition_key: Key | None
+        self,
+        query: str,
+        parameters: Mapping[str, Any],
+        size: int | None,
+        partition_key: Key | None,
+        session_token: str | None = None,
     ) -> AsyncIterator[AsyncItemPaged[dict[str, Any]]]:
-        token = None if partition_key is None else await self._token(partition_key)
-        where: dict[str, Any] = {}
-        if partition_key is not None:
-            where = {"partition_key": partition_key, "session_token": token}
+        token = session_token if partition_key is None else await self._token(partition_key)
+        where: dict[str, Any] = {} if partition_key is None else {"partition_key": partition_key}
+        named = [{"name": name, "value": value} for name, value in parameters.items()]
         async with self._calls(partition_key, token) as proxy:
-            yield proxy.query_items(query, parameters=named(parameters), max_item_count=size, **where)
+            yield proxy.query_items(
+                query, parameters=named, max_item_count=size, session_token=token, **where
+            )
 
     async def count(self, query: str, parameters: Mapping[str, Any], *, partition_key: Key) -> int:
         """The sum of ``count`` over the pages of a query of one partition. Raises StoreFailed."""
@@ -423,12 +405,10 @@ class Container:
 
     async def check(self) -> None:
         """Return if the container answers, of a right account. Raises Unavailable, Throttled or Misconfigured."""
-        try:
+        with reported():
             async with self._calls() as proxy:
                 await proxy.read()
                 account = await read_account(self._client.client_connection)
-        except StoreFailed as error:
-            raise error.failure.error() from error
         account.check()
 
     @asynccontextmanager

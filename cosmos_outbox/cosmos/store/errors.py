@@ -3,18 +3,12 @@
 A failed write may have been stored all the same. A refusal (409, 412, 413, 429 ...) says only that this attempt stored
 nothing: an earlier attempt whose answer was lost may have stored the write, and the SDK makes attempts of its own. So a
 caller that sees CONFLICT, STALE or MISSING must look for its own write before it blames another writer.
-
-What became of the attempts at a batch is noted where they are made, for the one who waits for the batch.
-
-The notes are apart from the transport that makes them, since aiohttp is slow to import and the first client needs it.
 """
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
 from urllib.parse import unquote, urlsplit
 
@@ -159,44 +153,3 @@ def _milliseconds(text: str | None) -> float:
         return float(text or 1000)
     except ValueError:
         return 1000.0
-
-
-_NOT_WRITTEN = {403, 449}
-"""Statuses of a failure that passes: a region that takes no writes now, and a write to be sent again as it is
-(https://learn.microsoft.com/rest/api/cosmos-db/http-status-codes-for-cosmosdb)."""
-
-
-@dataclass
-class Attempts:
-    """The outcomes of the attempts at one transactional batch."""
-
-    answer_lost: bool = False
-    """An attempt may have reached the service, and no answer came that shows its outcome."""
-    throttled: bool = False
-    """The newest answer says 429."""
-    succeeded: bool = False
-    """The newest answer is a success. It may be lost all the same: what stands in it cannot be read, or not in time."""
-
-    def outcome(self, failure: Failure) -> Failure:
-        """Returns the meaning of the batch's failure, given the outcomes of its attempts."""
-        if failure.kind is not Kind.PASSING or failure.status:
-            known = failure.kind is not Kind.PASSING or failure.status in _NOT_WRITTEN
-            return replace(failure, answer_lost=self.answer_lost or not known)
-        answer_lost = self.answer_lost or self.succeeded
-        if self.throttled and not answer_lost:  # the deadline came while the SDK waited to try again
-            return replace(failure, kind=Kind.THROTTLED)
-        return replace(failure, answer_lost=answer_lost)
-
-
-current: ContextVar[Attempts | None] = ContextVar("attempts", default=None)
-
-
-@contextmanager
-def noted() -> Iterator[Attempts]:
-    """Note what becomes of the batches that are sent in this context."""
-    attempts = Attempts()
-    token = current.set(attempts)
-    try:
-        yield attempts
-    finally:
-        current.reset(token)

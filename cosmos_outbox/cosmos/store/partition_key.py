@@ -19,13 +19,10 @@ from datetime import UTC, datetime
 from typing import Any, Self, TypeGuard
 
 from cosmos_outbox.outbox.canonical import canonical
-from cosmos_outbox.outbox.feed import Lifetime
 
 LARGEST_INTEGER = 2**53
 """Beyond it the store, which keeps doubles, and readers of JSON make another number of an integer."""
 
-_LARGEST_SECONDS = 2**36
-"""Beyond any time and TTL; dates can be reckoned with what is below."""
 _LARGEST_LSN = 2**63
 _LONGEST_ITEM_ID = 1023
 """In bytes (https://learn.microsoft.com/azure/cosmos-db/concepts-limits)."""
@@ -84,14 +81,6 @@ def lsn(item: Mapping[str, Any]) -> int:
     """The log sequence number that the change feed gave the document; 0: none."""
     found = item.get("_lsn")
     return found if type(found) is int and 0 <= found < _LARGEST_LSN else 0
-
-
-def lifetime(item: Mapping[str, Any]) -> Lifetime | None:
-    """When the document expires; None: never."""
-    ttl, written_at = item.get("ttl"), item.get("_ts")
-    if type(ttl) is int and type(written_at) is int and 0 < ttl < _LARGEST_SECONDS > written_at >= 0:
-        return Lifetime(written_at, ttl)
-    return None
 
 
 Item = dict[str, Any]

@@ -9,7 +9,7 @@ import pytest
 
 from cosmos_outbox import Names, Service
 from cosmos_outbox.cosmos.aggregates import deadlines, documents
-from cosmos_outbox.cosmos.aggregates.deadlines import DueAggregates, DueDocument
+from cosmos_outbox.cosmos.aggregates.deadlines import Deadlines, DueDocument
 from outbox_simulation import Commands, plugin, simulate, simulating
 from outbox_simulation.simulating import PromiseBroken
 from tests.support.offers import Offer, Refused
@@ -36,9 +36,9 @@ def found_by(seeds: int) -> None:
 @pytest.fixture
 def an_index_that_lags(monkeypatch: pytest.MonkeyPatch) -> None:
     """It shows each offer as it was at the look before, too."""
-    right, before = DueAggregates.pages, dict[str, DueDocument]()
+    right, before = Deadlines.pages, dict[str, DueDocument]()
 
-    async def pages(self: DueAggregates, now: datetime) -> AsyncIterator[Sequence[DueDocument]]:
+    async def pages(self: Deadlines, now: datetime) -> AsyncIterator[Sequence[DueDocument]]:
         old = [each for each in before.values() if each.due <= now]
         async for page in right(self, now + timedelta(hours=1)):
             before.update({each.id: each for each in page})
@@ -46,7 +46,7 @@ def an_index_that_lags(monkeypatch: pytest.MonkeyPatch) -> None:
             yield [*old, *page]
             old = []
 
-    monkeypatch.setattr(DueAggregates, "pages", pages)
+    monkeypatch.setattr(Deadlines, "pages", pages)
 
 
 @pytest.mark.usefixtures("an_index_that_lags")

@@ -11,7 +11,7 @@ from cosmos_outbox.composition.declarations import ReactionDeclaration, ReadMode
 from cosmos_outbox.cosmos.aggregates.documents import event_item
 from cosmos_outbox.inbox.message import Upcasting
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.outbox.unit_of_work import Origin
+from cosmos_outbox.outbox.aggregate import Origin
 from cosmos_outbox.service import Service
 from outbox_simulation import simulate
 from outbox_simulation.derived_invariants.derived import subject

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cosmos_outbox.cosmos.aggregates.documents import record_item
+from cosmos_outbox.cosmos.aggregates.documents import KeyRecord, record_item
 from cosmos_outbox.cosmos.aggregates.idempotency import ChangeRequest
 from cosmos_outbox.cosmos.inbox.reaction_decision import TargetRef
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions, ReactionInbox
@@ -15,7 +15,6 @@ from cosmos_outbox.cosmos.store.container import Write
 from cosmos_outbox.inbox.message import Event
 from cosmos_outbox.inbox.read_model import Put, mend
 from cosmos_outbox.outbox.aggregate_block import AggregateBlock
-from cosmos_outbox.outbox.unit_of_work import KeyRecord
 from cosmos_outbox.settings.transports import Name
 from outbox_simulation.engine.plan import SimulationPlan
 from replayed.claims import claim_steps
@@ -148,7 +147,7 @@ def test_code_that_breaks_a_rule_of_each_model_is_found(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(AggregateBlock, "claimed", claimed)
     monkeypatch.setattr("cosmos_outbox.inbox.read_model.mend", mended)
-    monkeypatch.setattr("cosmos_outbox.cosmos.aggregates.unit_of_work.record_item", short_lived)
+    monkeypatch.setattr("cosmos_outbox.cosmos.aggregates.aggregates.record_item", short_lived)
     monkeypatch.setattr(ChangeRequest, "answer", before)
     told = replayed().found
     assert "no step leads from blocked by" in told["parking"][0]

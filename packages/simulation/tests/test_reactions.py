@@ -20,8 +20,8 @@ PLANTED = [
     Planted(
         "record-is-written-whatever-is-there",  # created_only: an answer lost, or a message that comes again
         REACTIONS,
-        "made = [Write.create(record) if write.over is None",
-        "made = [Write.upsert(record) if write.over is None",
+        "made = [Write.put(record, write.over)]",
+        "made = [Write.upsert(record) if write.over is None else Write.replace(record, write.over)]",
         "",
         ("reaction twice",),
     ),
@@ -35,7 +35,7 @@ PLANTED = [
     ),
     Planted(
         "record-of-a-key-is-written-whatever-is-there",  # created_only: a change with a key that comes again
-        "cosmos_outbox/cosmos/aggregates/unit_of_work.py",
+        "cosmos_outbox/cosmos/aggregates/aggregates.py",
         "        return Write.create(record_item(",
         "        return Write.upsert(record_item(",
         "",

@@ -13,7 +13,7 @@ from application.directory import Search
 from cosmos_outbox import Origin, Service
 from cosmos_outbox.http import KeyedRequest
 from cosmos_outbox.http.calls import calls
-from cosmos_outbox.outbox.unit_of_work import Receipt
+from cosmos_outbox.outbox.aggregate import Receipt
 from cosmos_outbox.service import Wired
 from domain.contact import Contact
 from domain.errors import ContactDeleted

@@ -63,7 +63,7 @@ _ENTRY = (
     *("read model", "completed, and not applied"),
 )
 _NO_PROFILE = "the simulation alone"
-_CHANGE_ONCE = "cosmos_outbox/cosmos/aggregates/idempotency.py"
+_CHANGE_ONCE = "cosmos_outbox/cosmos/aggregates/aggregates.py"
 
 MEETING: tuple[Planted, ...] = (
     *LISTS,
@@ -73,10 +73,8 @@ MEETING: tuple[Planted, ...] = (
     Planted(
         "claim-that-fails-is-one-of-its-own",  # a creation beside another with its key, and the store fails
         "cosmos_outbox/cosmos/aggregates/idempotency.py",
-        "        except StoreFailed as error:\n            raise error.failure.error() from error\n",
-        "        except StoreFailed:\n"
-        "            until, life = self._usable_until(), self.lifetime_seconds\n"
-        "            return KeyReservation(new_id(), fingerprint, until, life, is_new=True)\n",
+        "                return None\n            raise\n",
+        "                return None\n",
         _NO_PROFILE,
         ("doubled aggregate", "done twice", "acknowledged twice", "reused key"),
     ),
@@ -93,7 +91,7 @@ MEETING: tuple[Planted, ...] = (
     Planted(
         "change-has-no-record",  # rule one_batch: an answer that is lost for good
         _CHANGE_ONCE,
-        "        work.records.add(wanted.answer(changes.state.last_sequence))\n",
+        "        work.add_record(wanted.answer(changes.state.last_sequence))\n",
         "",
         _NO_PROFILE,
         ("done twice", "made, and refused", "acknowledged twice"),
@@ -101,8 +99,8 @@ MEETING: tuple[Planted, ...] = (
     Planted(
         "refused-before-the-record-is-looked-up",  # rule record_before_no: the same
         _CHANGE_ONCE,
-        "            if fenced and (record := await _find_record(work, wanted)):",
-        "            if attempt == attempts and (record := await _find_record(work, wanted)):",
+        "                if fenced and (record := await _find_record(work, wanted)):",
+        "                if attempt == attempts and (record := await _find_record(work, wanted)):",
         _NO_PROFILE,
         ("made, and refused",),
     ),
@@ -124,8 +122,8 @@ MEETING: tuple[Planted, ...] = (
     ),
     Planted(
         "repetition-shows-the-newest-state",  # rule etag_if_same: another writer before the repetition
-        _CHANGE_ONCE,
-        "    if found is not None and _sequence(found) == record.sequence:  # etag_if_same\n",
+        "cosmos_outbox/cosmos/aggregates/idempotency.py",
+        "    if found is not None and sequence_of(found) == record.sequence:  # etag_if_same\n",
         "    if found is not None:\n",
         _NO_PROFILE,
         ("repetition differs", "wrong answer", "one ETag, two versions"),
@@ -152,7 +150,7 @@ MEETING: tuple[Planted, ...] = (
         "cosmos_outbox/cosmos/relay/parking_lot.py",
         "                return await self._put(_counted(marker, len(new)), *map(Write.create, new)), new\n",
         "                for each in new:\n"
-        "                    await self._partition.write(Write.create(each))\n"
+        "                    await self._write(Write.create(each))\n"
         "                return await self._put(_counted(marker, len(new))), new\n",
         _NO_PROFILE,
         _PARKED,
@@ -207,7 +205,7 @@ MEETING: tuple[Planted, ...] = (
     ),
     Planted(
         "what-is-refused-again-in-a-replay-is-dropped",
-        "cosmos_outbox/cosmos/relay/replay.py",
+        "cosmos_outbox/cosmos/relay/parking.py",
         "        if refused.is_notice:\n",
         "        if refused.is_notice or marker.refusal is not None:\n",
         _NO_PROFILE,
@@ -268,7 +266,7 @@ MEETING: tuple[Planted, ...] = (
     ),
     Planted(
         "group-of-a-handler-is-no-failure",  # a task of a handler ends as no call may, beside another that fails
-        "cosmos_outbox/kernel/handler_failures.py",
+        "cosmos_outbox/kernel/loops.py",
         "    except (asyncio.CancelledError, SystemExit, KeyboardInterrupt, BaseExceptionGroup) as raised:\n",
         "    except (asyncio.CancelledError, SystemExit, KeyboardInterrupt) as raised:\n",
         _NO_PROFILE,
@@ -297,9 +295,9 @@ MEETING: tuple[Planted, ...] = (
     ),
     Planted(
         "read-of-the-newest-is-any-read",  # a replica that lags, and another instance
-        "cosmos_outbox/cosmos/aggregates/unit_of_work.py",
-        "        read = self._reader.newest if newest else self._reader.get\n",
-        "        read = self._reader.get\n",
+        "cosmos_outbox/cosmos/aggregates/aggregates.py",
+        "partition_key or aggregate_id, consistent=newest)\n",
+        "partition_key or aggregate_id)\n",
         _NO_PROFILE,
         ("read went back", "refused as changed, but unchanged"),
     ),
@@ -314,16 +312,16 @@ MEETING: tuple[Planted, ...] = (
     Planted(
         "marker-of-a-free-aggregate-stays",  # a refusal, a replay, and much time
         "cosmos_outbox/cosmos/relay/parked_documents.py",
-        '        return item if marker.blocked else item | {"ttl": self.ttl_seconds}\n',
-        "        return item\n",
+        '    return item if marker.blocked else item | {"ttl": ttl}\n',
+        "    return item\n",
         _NO_PROFILE,
         ("grows for ever",),
     ),
     Planted(
         "rebuild-after-a-restore-only-heals",  # the store goes back, its subscriber does not
         "cosmos_outbox/inbox/healing.py",
-        "        walk = self._walk(progress, (), source_wins=source_wins)\n",
-        "        walk = self._walk(progress, ())\n",
+        "run = _Run(math.inf, source_wins=source_wins, report=report)\n",
+        "run = _Run(math.inf, report=report)\n",
         _NO_PROFILE,
         ("read model", *_ENTRY),
     ),

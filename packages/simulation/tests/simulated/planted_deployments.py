@@ -33,7 +33,7 @@ DEPLOYMENTS: Mapping[str, tuple[Planted, ...]] = {
     "then.away": (
         Planted(
             "nothing-is-ever-at-risk",  # no relay runs for more than half of an event's life
-            "cosmos_outbox/outbox/feed.py",
+            "cosmos_outbox/operations/relay_status.py",
             "SHARE = 0.5\n",
             "SHARE = 50.0\n",
             _NO_PROFILE,

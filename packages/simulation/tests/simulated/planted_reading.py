@@ -24,7 +24,7 @@ LISTS: tuple[Planted, ...] = (
     ),
     Planted(
         "list-of-what-is-set-aside-ends-with-its-second-page",
-        "cosmos_outbox/cosmos/inbox/set_aside.py",
+        "cosmos_outbox/cosmos/inbox/records.py",
         "continuation.seal(self.scope, token) if token else None",
         "continuation.seal(self.scope, token) if token and not continuation_token else None",
         _NO_PROFILE,

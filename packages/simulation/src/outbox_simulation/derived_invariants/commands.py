@@ -11,8 +11,7 @@ from random import Random
 from typing import Any, Generic, TypeVar
 
 from cosmos_outbox.kernel.clock import utc_now
-from cosmos_outbox.outbox.aggregate import Aggregate
-from cosmos_outbox.outbox.unit_of_work import KeyedRequest, Origin, Receipt
+from cosmos_outbox.outbox.aggregate import Aggregate, KeyedRequest, Origin, Receipt
 from cosmos_outbox.service import Service, Wired
 from outbox_simulation.engine.system_under_test import SimulatedClient, Told, Wish
 from outbox_simulation.invariants.records import Answered

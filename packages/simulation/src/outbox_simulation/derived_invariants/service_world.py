@@ -14,7 +14,7 @@ from cosmos_outbox.composition.declarations import (
 from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE, REACTION_TYPE, SCHEMA_VERSION
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments, last
 from cosmos_outbox.cosmos.inbox.entries import TYPE as ENTRY_TYPE
-from cosmos_outbox.cosmos.relay.history import Span
+from cosmos_outbox.cosmos.maintenance.event_list import Span
 from cosmos_outbox.cosmos.store.partition_key import at as value_at
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.republish import RepublishingProgress

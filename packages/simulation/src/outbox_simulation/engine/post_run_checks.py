@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from cosmos_outbox.cli.publish_again import CLOCKS_DIFFER_SECONDS, RepublishingPlan, republish
-from cosmos_outbox.cosmos.relay.history import Span
+from cosmos_outbox.cosmos.maintenance.event_list import Span
 from cosmos_outbox.operations.republish import RepublishingProgress
 from cosmos_outbox.preflight.plan import Needed, needed
 from cosmos_outbox.service import Wired

@@ -16,8 +16,8 @@ from azure.cosmos.aio import ContainerProxy
 
 from cosmos_outbox.http.answering import STATUS_OF
 from cosmos_outbox.http.message import Handler
+from cosmos_outbox.outbox.aggregate import Origin
 from cosmos_outbox.outbox.errors import RefusedBefore
-from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.service import Service, Wired
 from cosmos_outbox.settings.transports import Name
 from outbox_simulation.engine.instance import SimulatedInstance

@@ -4,6 +4,8 @@ A record that exists is left as it is: the message came again after its record w
 of a message is kept as it came, in base64; a closed record has none, and expires.
 """
 
+import hashlib
+import json
 import logging
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
@@ -11,14 +13,16 @@ from datetime import datetime
 from typing import Any
 
 from cosmos_outbox.cosmos.inbox.entries import store_away
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write, of_fields
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write, of_fields, reported
 from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.partition_key import KEEP_FOR_EVER, Item
+from cosmos_outbox.inbox.effect import EffectRecord, EffectState
 from cosmos_outbox.inbox.errors import NotSetAside, RecordChanged
 from cosmos_outbox.inbox.set_aside import Record, RecordPage, RecordState, record_document, record_of
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, utc_now
 from cosmos_outbox.lists import continuation
+from cosmos_outbox.telemetry.tracing import writing
 
 _LISTED = (
     "id", "state", "reason", "setAsideAt", "messageId", "enqueuedNumber", "eventId", "aggregateType", "aggregateId",
@@ -50,15 +54,13 @@ class CosmosSetAside:
 
     async def add(self, record: Record) -> None:
         """Creates a record, without the message if the store does not take it. Raises StoreUnavailable."""
-        try:
+        with reported(store_away):
             try:
                 await self._create(record)
             except StoreFailed as error:
                 if error.failure.kind not in (Kind.TOO_LARGE, Kind.INVALID):
                     raise
                 await self._create(replace(record, delivery=None))
-        except StoreFailed as error:
-            raise store_away(error.failure) from error
 
     async def _create(self, record: Record) -> None:
         try:
@@ -69,13 +71,11 @@ class CosmosSetAside:
 
     async def waits(self, aggregate: AggregateKey) -> bool:
         """Returns whether a record of the aggregate waits; reads one of however many. Raises StoreUnavailable."""
-        try:
+        with reported(store_away):
             await self.container.fence(self.subscription)
             found = await self.container.first(
                 _OF_ONE, _waiting_of(aggregate), 1, partition_key=self.subscription
             )
-        except StoreFailed as error:
-            raise store_away(error.failure) from error
         return found != []
 
     async def waiting(self, aggregate: AggregateKey | None = None) -> AsyncIterator[Record]:
@@ -83,10 +83,8 @@ class CosmosSetAside:
         if aggregate is None:
             found = self._all(_WAITING, {"@state": RecordState.WAITING.value})
         else:
-            try:
+            with reported(store_away):
                 await self.container.fence(self.subscription)
-            except StoreFailed as error:
-                raise store_away(error.failure) from error
             found = self._all(_OF_ONE, _waiting_of(aggregate))
         async for record in found:
             yield record
@@ -113,21 +111,17 @@ class CosmosSetAside:
 
     async def count(self, state: RecordState) -> int:
         """Returns the number of records in this state. Raises StoreUnavailable."""
-        try:
+        with reported(store_away):
             return await self.container.count(
                 _COUNT, {"@state": state.value}, partition_key=self.subscription
             )
-        except StoreFailed as error:
-            raise store_away(error.failure) from error
 
     async def get(self, record_id: str) -> Record:
         """Returns one record, open or closed. Raises NotSetAside, StoreUnavailable."""
-        try:
+        with reported(store_away):
             item = await self.container.read(record_id, self.subscription)
             if item is None:
                 item = await self.container.read(record_id, self.subscription, consistent=True)
-        except StoreFailed as error:
-            raise store_away(error.failure) from error
         if item is None:
             raise NotSetAside("no record has this id: take an id from the list of what is set aside")
         return _record(item)
@@ -147,18 +141,12 @@ class CosmosSetAside:
         await self.container.execute(self.subscription, [write])
 
     async def _all(self, query: str, parameters: Mapping[str, Any]) -> AsyncIterator[Record]:
-        token: str | None = None
-        while True:
-            try:
-                items, token = await self.container.page(
-                    query, parameters, _PAGE, token, partition_key=self.subscription
-                )
-            except StoreFailed as error:
-                raise store_away(error.failure) from error
-            for item in items:
-                yield _record(item)
-            if token is None:
-                return
+        with reported(store_away):
+            async for items in self.container.pages(
+                query, parameters, _PAGE, partition_key=self.subscription
+            ):
+                for item in items:
+                    yield _record(item)
 
     def _item(self, record: Record) -> Item:
         return {
@@ -176,3 +164,49 @@ def _waiting_of(aggregate: AggregateKey) -> dict[str, Any]:
 
 def _record(item: Item) -> Record:
     return record_of(item, str(item["_etag"]))
+
+
+@dataclass(frozen=True)
+class CosmosEffects:
+    """See :class:`cosmos_outbox.inbox.effect.EffectRecords`. Several subscribers may have one container."""
+
+    container: Container
+    subscriber: str
+    ttl_seconds: int
+
+    async def find(self, event_id: str) -> EffectRecord | None:
+        """Returns the newest record; None proves that there is none. Raises StoreUnavailable."""
+        key = self._key(event_id)
+        with reported(store_away):
+            item = await self.container.read(key, key, consistent=True)
+        if item is None:
+            return None
+        at = datetime.fromisoformat(item["at"])
+        return EffectRecord(event_id, EffectState(item["state"]), at, item["call"], str(item["_etag"]))
+
+    async def write(self, record: EffectRecord) -> EffectRecord:
+        """Creates it, or replaces it at its version. Raises RecordChanged, StoreUnavailable."""
+        key = self._key(record.event_id)
+        document = {
+            "id": key,
+            "partitionKey": key,
+            "type": "effect",
+            "subscriber": self.subscriber,
+            "eventId": record.event_id,
+            "state": record.state.value,
+            "at": record.at.isoformat(),
+            "call": record.call,
+            "ttl": self.ttl_seconds,
+        }
+        try:
+            with writing("effects"):
+                [version] = await self.container.execute(key, [Write.put(document, record.version)])
+        except StoreFailed as error:
+            if error.failure.kind in (Kind.CONFLICT, Kind.STALE, Kind.MISSING):
+                raise RecordChanged("the record of an effect was changed: read it again") from error
+            raise store_away(error.failure) from error
+        return replace(record, version=version)
+
+    def _key(self, event_id: str) -> str:
+        """Returns the id of the document, and its partition key."""
+        return hashlib.sha256(json.dumps([self.subscriber, event_id]).encode()).hexdigest()
