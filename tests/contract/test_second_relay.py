@@ -92,7 +92,7 @@ async def test_what_one_relay_parks_is_parked_and_operated_there_alone(
         await eventually(both_parked)
         assert await at_work.parked(own) == []
         [first, _] = (await partner.operator.parking.page(10, None)).items
-        assert "no such" in first.reason
+        assert first.reason == "the receiver answers 422"
         with pytest.raises(NotParked):
             await own.operator.parking.show(first.id)
         with pytest.raises(NotParked):
