@@ -32,7 +32,8 @@ def subscription_functions(service: Service, of: Subscriber) -> func.Blueprint:
     app = func.Blueprint()  # type: ignore[no-untyped-call]  # the library does not annotate its constructor
     name = of.name.replace("-", "_")
 
-    add_trigger(app, service, of.name, of.subscription, _topic_of(of))
+    topic = of.topic if isinstance(of, ReactionDeclaration) else None
+    add_trigger(app, service, of.name, of.subscription, topic)
 
     @app.function_name(f"watch_{name}")
     @app.timer_trigger(arg_name="timer", schedule="30 * * * * *")
@@ -42,23 +43,17 @@ def subscription_functions(service: Service, of: Subscriber) -> func.Blueprint:
             await service().subscriptions[of.name].subscriber.watch()
 
     if isinstance(of, ReadModelDeclaration) and of.has_source:
-        _add_walk(app, service, of.name, name)
+
+        @app.function_name(f"walk_{name}")
+        @app.timer_trigger(arg_name="timer", schedule="30 0 * * * *")
+        async def walk(timer: func.TimerRequest) -> None:
+            """Every hour: begins or continues the walk of this day."""
+            healing = service().subscriptions[of.name].healing
+            assert healing is not None, "a read model with a source has a walk"
+            with log_outage_briefly("the walk waits"):
+                await healing.run(seconds=WALK_SECONDS)
+
     return app
-
-
-def _topic_of(of: Subscriber) -> Named | None:
-    return of.topic if isinstance(of, ReactionDeclaration) else None
-
-
-def _add_walk(app: func.Blueprint, service: Service, of: str, name: str) -> None:
-    @app.function_name(f"walk_{name}")
-    @app.timer_trigger(arg_name="timer", schedule="30 0 * * * *")
-    async def walk(timer: func.TimerRequest) -> None:
-        """Every hour: begins or continues the walk of this day."""
-        healing = service().subscriptions[of].healing
-        assert healing is not None, "a read model with a source has a walk"
-        with log_outage_briefly("the walk waits"):
-            await healing.run(seconds=WALK_SECONDS)
 
 
 _log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ is known of the broker is one round trip over the open connection: a relay does 
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from cosmos_outbox.inbox.errors import InboxError
@@ -26,21 +26,30 @@ HEALTH_SECONDS = 2.0
 T = TypeVar("T")
 
 
-class _Recent(Generic[T]):
-    """Remembers for some seconds what a look has found, and lets no two look at once. ``look`` raises nothing."""
+class RecentCheck(Generic[T]):
+    """Remembers for some seconds what a check returned, or with which error it failed, and lets no two run at once.
 
-    def __init__(self, look: Callable[[], Awaitable[T]], seconds: float) -> None:
-        self._look, self._seconds = look, seconds
-        self._looking = asyncio.Lock()
-        self._last: tuple[float, T] | None = None
+    A call that costs something cannot be made dear by who asks often.
+    """
 
-    async def found(self) -> T:
-        """Returns the result of the newest look."""
-        async with self._looking:
+    def __init__(self, check: Callable[[], Awaitable[T]], *, seconds: float) -> None:
+        self._check, self._seconds = check, seconds
+        self._checking = asyncio.Lock()
+        self._last: tuple[float, T | Exception] | None = None
+
+    async def __call__(self) -> T:
+        """Returns what the newest check returned. Raises what it raised."""
+        async with self._checking:
             if self._last is None or monotonic() - self._last[0] >= self._seconds:
-                found = await self._look()
-                self._last = monotonic(), found  # a look may take longer than its answer is good for
-            return self._last[1]
+                try:
+                    found: T | Exception = await self._check()
+                except (OutboxError, InboxError, InfraError) as error:
+                    found = error
+                self._last = monotonic(), found  # a check may take longer than its answer is good for
+            found = self._last[1]
+        if isinstance(found, Exception):
+            raise _again(found) from found
+        return found
 
 
 @dataclass(frozen=True)
@@ -55,28 +64,24 @@ class DependencyHealth:
     """Why the service cannot be used, in words for an operator; None: it can."""
 
 
-@dataclass
 class Dependency:
     """One service that this process needs."""
 
-    name: str
-    check: Callable[[], Awaitable[float | None]]
-    """Returns if the service can be used: the seconds of one round trip, None for those of the whole look. Raises an
-    OutboxError or an InfraError."""
-    _recent: _Recent[DependencyHealth] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self._recent = _Recent(self._look, AGE_SECONDS)
+    def __init__(self, name: str, check: Callable[[], Awaitable[float | None]]) -> None:
+        """``check`` returns the seconds of one round trip, None: those of the whole look. Raises an
+        OutboxError or an InfraError."""
+        self.name, self._check = name, check
+        self._recent = RecentCheck(self._look, seconds=AGE_SECONDS)
 
     async def health(self) -> DependencyHealth:
         """The newest look, which ended at most ``AGE_SECONDS`` ago. Raises nothing: an outage is an answer."""
-        return await self._recent.found()
+        return await self._recent()
 
     async def _look(self) -> DependencyHealth:
         began, detail, took = monotonic(), None, None
         try:
             async with asyncio.timeout(LOOK_SECONDS):
-                took = await self.check()
+                took = await self._check()
         except TimeoutError:
             detail = f"does not answer within {LOOK_SECONDS:g} s"
         except (OutboxError, InfraError) as error:
@@ -84,29 +89,6 @@ class Dependency:
         if took is None:
             took = monotonic() - began
         return DependencyHealth(self.name, detail is None, round(1000 * took), detail)
-
-
-class RecentCheck:
-    """Remembers for some seconds whether ``check`` succeeded, and with which error it failed.
-
-    A call that costs something cannot be made dear by who asks often.
-    """
-
-    def __init__(self, check: Callable[[], Awaitable[None]], *, seconds: float) -> None:
-        self._check = check
-        self._recent = _Recent(self._look, seconds)
-
-    async def __call__(self) -> None:
-        """Return if the newest check succeeded. Raises what it raised."""
-        if failure := await self._recent.found():
-            raise _again(failure) from failure
-
-    async def _look(self) -> Exception | None:
-        try:
-            await self._check()
-        except (OutboxError, InboxError, InfraError) as error:
-            return error
-        return None
 
 
 def _again(error: Exception) -> Exception:
