@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from cosmos_outbox.cli.main import require
+from tools.required import require
 
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"

@@ -56,17 +56,13 @@ PARTS: Mapping[str, Part] = {
     "schemas": Part("write the schemas of the events", "schemas", extra=None),
 }
 
-_RUN_TIME = {
+RUN_TIME = {
     **CORE, **EXTRAS["functions"], **EXTRAS["servicebus"], **EXTRAS["telemetry"],
     **EXTRAS["storagequeue"],
     "email_validator": "email-validator",
 }  # fmt: skip
 
-REQUIRED = {
-    "requirements.txt": _RUN_TIME,
-    "requirements-dev.txt": _RUN_TIME | {"devstack": "devstack", "sqlglot": "sqlglot", "pytest": "pytest"},
-}
-"""The modules that a command of the checkout needs: those of the app the first file, tools and tests the second."""
+"""The modules of requirements.txt, which the app of a checkout needs."""
 
 _CHECKOUT = Path(__file__).parents[2]
 """The folder that holds the package: in a checkout, the app's, with its requirements files."""
@@ -102,25 +98,18 @@ def usage() -> str:
     )
 
 
-def require(command: str, requirements: str = "requirements-dev.txt") -> None:
-    """End the process with one line when a package of ``requirements`` is missing."""
-    _end_without(
-        command,
-        REQUIRED[requirements],
-        f"make venv and use .venv/bin/python, or run {sys.executable} -m pip install -r {requirements}",
-    )
-
-
 def require_extra(command: str, extra: str | None) -> None:
     """End the process with one line when a package is missing that the library needs with this extra."""
     if (_CHECKOUT / "requirements.txt").exists():
-        require(command, "requirements.txt")
+        require(command, RUN_TIME, "make venv and use .venv/bin/python, or run ", "-r requirements.txt")
         return
     wanted, modules = ("", CORE) if extra is None else (f"[{extra}]", CORE | EXTRAS[extra])
-    _end_without(command, modules, f"{sys.executable} -m pip install 'cosmos-outbox{wanted}'")
+    require(command, modules, "", f"'cosmos-outbox{wanted}'")
 
 
-def _end_without(command: str, modules: dict[str, str], remedy: str) -> None:
+def require(command: str, modules: dict[str, str], advice: str, packages: str) -> None:
+    """End the process with one line when a package is missing; ``advice`` comes before the call of pip."""
     if absent := ", ".join(missing(modules)):
+        remedy = f"{advice}{sys.executable} -m pip install {packages}"
         print(f"{command}: {sys.executable} does not have {absent}. Run {remedy}", file=sys.stderr)
         sys.exit(UNUSABLE)

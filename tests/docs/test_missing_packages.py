@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cosmos_outbox.cli.main import REQUIRED, UNUSABLE
+from cosmos_outbox.cli.main import RUN_TIME, UNUSABLE
 from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.settings import errors
 from cosmos_outbox.settings.errors import Misconfigured
@@ -55,7 +55,7 @@ def test_a_command_says_which_package_is_missing_and_what_to_run(empty_python: P
 
 def test_the_required_modules_are_those_of_the_requirements_files() -> None:
     lines = (ROOT / "requirements.txt").read_text().splitlines()
-    needed = set(REQUIRED["requirements.txt"].values())
+    needed = set(RUN_TIME.values())
     ours = {"cosmos-changefeed"}  # a folder beside the app
     assert needed - ours - {"email-validator"} == packages(lines), (
         "email-validator comes with pydantic[email]"

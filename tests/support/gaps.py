@@ -5,7 +5,7 @@ command of this Python, with the addresses in ``TEST_COSMOS`` and ``TEST_SERVICE
 be names of :class:`Gap`, joined by commas.
 """
 
-from cosmos_outbox.cli.main import require
+from tools.required import require
 
 if __name__ == "__main__":
     require("gaps")

@@ -1,6 +1,6 @@
 """``python -m tests.torture --seconds 60 --seed 7``: exit code 0: no violation; 1: violations; 2: broken off."""
 
-from cosmos_outbox.cli.main import require
+from tools.required import require
 
 if __name__ == "__main__":
     require("torture")

@@ -4,7 +4,7 @@ Exit code 0: every bug was caught with every seed; 1: some were not; 2: a run wa
 same profiles and seeds without a bug: then every run must be good.
 """
 
-from cosmos_outbox.cli.main import require
+from tools.required import require
 
 if __name__ == "__main__":
     require("torture")

@@ -4,7 +4,7 @@
 A part that fails is listed at the end, and the others are measured all the same.
 """
 
-from cosmos_outbox.cli.main import require
+from tools.required import require
 
 if __name__ == "__main__":
     require("benchmark")

@@ -4,7 +4,7 @@ Prints rates, and the processor time that the SDK and the server spend on each o
 comparable between machines. ``python -m tools.benchmarks.cosmos [--events N]``
 """
 
-from cosmos_outbox.cli.main import require
+from tools.required import require
 
 if __name__ == "__main__":
     require("benchmark")

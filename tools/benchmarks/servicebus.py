@@ -4,7 +4,7 @@ The SDK runs in this process, the server in another; the prebuilt batches come f
 processor time. ``python -m tools.benchmarks.servicebus [--scale N]``
 """
 
-from cosmos_outbox.cli.main import require
+from tools.required import require
 
 if __name__ == "__main__":
     require("benchmark")

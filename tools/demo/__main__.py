@@ -1,6 +1,6 @@
 """Runs the demo; exit code 0 only if every promise held. It leaves nothing of its own stack behind."""
 
-from cosmos_outbox.cli.main import require
+from tools.required import require
 
 if __name__ == "__main__":
     require("demo")

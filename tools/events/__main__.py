@@ -1,6 +1,6 @@
 """Writes the files in ``docs/use/events/`` from the code; a test compares them."""
 
-from cosmos_outbox.cli.main import require
+from tools.required import require
 
 if __name__ == "__main__":
     require("events")

@@ -1,6 +1,6 @@
 """Writes ``docs/use/openapi.json``, the answer of ``GET /api/openapi.json``; a test compares the two."""
 
-from cosmos_outbox.cli.main import require
+from tools.required import require
 
 if __name__ == "__main__":
     require("openapi")
