@@ -36,7 +36,8 @@ class Contact(Aggregate[ContactState]):
     @classmethod
     def create(cls, details: ContactDetails, *, at: datetime, id: UUID | None = None) -> Self:  # noqa: A002 - its id
         """Returns a new contact, not stored yet. ``at``: the time of creation (UTC)."""
-        state = ContactState(**dict(details), id=id or uuid4(), created_at=at)
+        # The details were checked when they were made: the address is not checked again.
+        state = ContactState.model_construct(**dict(details), id=id or uuid4(), created_at=at)
         return cls(state, is_new=True)
 
     @property

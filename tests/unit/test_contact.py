@@ -3,10 +3,11 @@
 from typing import Any
 
 import pytest
+from email_validator import ValidatedEmail, validate_email
 
 from domain.contact import Contact
 from domain.errors import ContactDeleted
-from domain.values import Company, Name
+from domain.values import Company, ContactDetails, Name
 from tests.support.contacts import DETAILS, LATER, NOON, a_stored_contact, stored
 
 JANE = Name(first_name="Jane", last_name="Doe")
@@ -15,6 +16,21 @@ JANE = Name(first_name="Jane", last_name="Doe")
 def raised(contact: Contact) -> list[tuple[str, int]]:
     changes = contact.changes()
     return [(event.action, event.sequence) for event in changes.events] if changes else []
+
+
+def test_a_new_contact_checks_no_address_that_its_details_have_checked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    checked: list[str] = []
+
+    def counted(address: str, **options: Any) -> ValidatedEmail:
+        checked.append(address)
+        return validate_email(address, **options)
+
+    monkeypatch.setattr("email_validator.validate_email", counted)
+    details = ContactDetails(name=JANE, email="jane@contoso.com")
+    assert Contact.create(details, at=NOON).details == details
+    assert checked == ["jane@contoso.com"]
 
 
 def test_a_new_contact_raises_only_its_creation_with_its_final_state() -> None:
