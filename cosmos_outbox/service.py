@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
@@ -30,6 +30,7 @@ from cosmos_outbox.composition.process import ProcessSingleton
 from cosmos_outbox.inbox.entry import EntrySchema
 from cosmos_outbox.inbox.message import Upcasting, Upcasts, utc
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.event import DomainEvent
 from cosmos_outbox.settings.environment import Settings, SubscriberSettings, load, load_subscriber

@@ -12,11 +12,11 @@ import keyword
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic.alias_generators import to_camel, to_snake
 
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.settings.names import check_name
 
 KINDS: Mapping[str, str] = {"functions": "python -m devstack", "fastapi": "python run.py"}

@@ -11,9 +11,9 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.settings.errors import CORE, EXTRAS, missing
 
 UNUSABLE = 2

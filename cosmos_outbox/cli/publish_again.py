@@ -14,7 +14,6 @@ import math
 import os
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -23,6 +22,7 @@ from cosmos_outbox.cosmos.maintenance.event_list import Span, Window
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, monotonic, new_id, utc_now
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.operations.republish import (
     PATIENCE_SECONDS,
     DryRun,

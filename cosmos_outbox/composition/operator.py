@@ -1,13 +1,13 @@
 """Builds what an operator needs. Opens nothing."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from cosmos_outbox.composition.relay import Relaying
 from cosmos_outbox.composition.transports import check, kind_of
 from cosmos_outbox.composition.writer import Outbox
 from cosmos_outbox.cosmos.maintenance.event_list import CosmosEventHistory, EventList
 from cosmos_outbox.cosmos.relay.parking import Parking
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.operations.health import Dependency
 from cosmos_outbox.operations.relay_status import RelayObserver
 

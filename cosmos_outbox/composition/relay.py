@@ -1,7 +1,6 @@
 """Builds what a relay needs. Opens nothing."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cosmos_outbox.composition.transports import Clients, LazyPublisher
@@ -12,6 +11,7 @@ from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.relay.relay import Relay
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.settings.environment import shown
 

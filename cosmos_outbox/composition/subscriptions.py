@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from functools import cache
 from typing import Any, TypeVar
@@ -25,6 +25,7 @@ from cosmos_outbox.inbox.read_model import StateInbox
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, Handle, Read, Receiver
 from cosmos_outbox.inbox.retrier import OnRequest, Retrier
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.operations import subscriber as operations
 from cosmos_outbox.operations.subscriber import ReadModel, Subscription
 from cosmos_outbox.settings.environment import TTL_MAX, SubscriberSettings

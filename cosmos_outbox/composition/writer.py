@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cosmos_outbox.composition.transports import Clients
@@ -13,6 +12,7 @@ from cosmos_outbox.cosmos.aggregates.idempotency import CosmosClaims
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths, Value
 from cosmos_outbox.cosmos.transaction import OnCommit
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.operations.health import HEALTH_SECONDS, RecentCheck
 from cosmos_outbox.operations.shedding import LoadShedder
 from cosmos_outbox.outbox.aggregate import Origin

@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from cosmos_outbox.cosmos.store.container import (
     DEADLINE_SECONDS,
@@ -26,6 +26,7 @@ from cosmos_outbox.cosmos.store.container import (
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Item, Key, without_system_fields
 from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.aggregate import ETag
 from cosmos_outbox.outbox.errors import ChangeTooLarge, OutcomeUnknown, Unavailable

@@ -12,7 +12,6 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import azure.functions as func
@@ -39,6 +38,7 @@ from cosmos_outbox.http.openapi import DocumentedRoute
 from cosmos_outbox.http.problems import ProblemKind
 from cosmos_outbox.http.request import PAGE
 from cosmos_outbox.http.resource import Resource
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.service import Service
 from cosmos_outbox.settings.errors import needed
 from cosmos_outbox.settings.transports import named

@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from cosmos_outbox.http.answering import Answering, status_of
 from cosmos_outbox.http.calls import Call, Path
 from cosmos_outbox.http.message import Answer, Handler, Request
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.service import Wired
 from cosmos_outbox.telemetry.tracing import invoked
 

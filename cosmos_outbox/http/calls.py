@@ -5,7 +5,6 @@ A server gets the calls as a list of routes and handlers, and depends on nothing
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from http import HTTPStatus
 from typing import Any, Generic, TypeVar
@@ -21,6 +20,7 @@ from cosmos_outbox.http.resource import Action, Resource
 from cosmos_outbox.http.responses import Representation, problem
 from cosmos_outbox.http.validation import patched, replaced, validated
 from cosmos_outbox.kernel.clock import new_id, utc_now
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.aggregate import Aggregate, ChangeAnswer, ETag, Origin
 from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.service import Wired

@@ -7,7 +7,6 @@ only once no other change can have the same date.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from cosmos_outbox.http.message import Request
 from cosmos_outbox.http.problems import FieldError, InvalidRequest
 from cosmos_outbox.kernel.clock import utc_now
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.aggregate import MODIFIED_AT, Aggregate, ETag, Versioned
 
 ETAG = "etag"

@@ -6,7 +6,9 @@
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
+
+from cosmos_outbox.kernel.dataclass import dataclass
 
 
 class Headers(Mapping[str, str]):

@@ -1,7 +1,6 @@
 """Describes calls in OpenAPI 3.1, for an API's own document and for that of a framework."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -24,6 +23,7 @@ from cosmos_outbox.http.conditions import ETAG
 from cosmos_outbox.http.listing import AS_OF
 from cosmos_outbox.http.request import CORRELATION_HEADER
 from cosmos_outbox.http.resource import SEQUENCE, Resource
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.canonical import LARGEST_INTEGER
 from cosmos_outbox.outbox.selection import orders
 

@@ -6,11 +6,11 @@ API is mounted (RFC 9457, 3.1.1).
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from http import HTTPStatus
 
 from cosmos_outbox.http.message import Answer, base
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.settings.errors import InfraError
 
 PATH = "problems"

@@ -7,7 +7,7 @@ behaviour common to all aggregates (versions, keys, pages, refusals) is in ``cos
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Generic, Protocol, TypeGuard, TypeVar, cast
 from uuid import UUID
@@ -18,6 +18,7 @@ from cosmos_outbox.http import listing
 from cosmos_outbox.http.conditions import ETAG
 from cosmos_outbox.http.request import PAGE
 from cosmos_outbox.http.validation import known
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.aggregate import STORED, Aggregate
 
 A = TypeVar("A", bound=Aggregate[Any])

@@ -9,7 +9,7 @@ import gzip
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from email.utils import format_datetime
 from typing import Any, Generic, TypeVar
@@ -20,6 +20,7 @@ from cosmos_outbox.http.conditions import ETAG, is_known, told_modified
 from cosmos_outbox.http.listing import AS_OF
 from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.http.problems import FieldError
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.aggregate import Aggregate, ChangeAnswer, ETag, Page, Receipt, Versioned
 from cosmos_outbox.telemetry import correlation
 

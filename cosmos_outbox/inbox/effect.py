@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
@@ -30,6 +30,7 @@ from cosmos_outbox.inbox.errors import (
 from cosmos_outbox.inbox.message import Delivery, Event, utc
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, MARGIN, Read
 from cosmos_outbox.kernel.clock import monotonic, new_id, sleep, utc_now
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.kernel.loops import own_failures
 
 EFFECT_SECONDS = 30.0

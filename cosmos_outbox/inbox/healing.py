@@ -31,7 +31,7 @@ import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
@@ -49,6 +49,7 @@ from cosmos_outbox.inbox.errors import EntryChanged, StoreUnavailable, reason_of
 from cosmos_outbox.inbox.ports import SourceList
 from cosmos_outbox.inbox.read_model import HealReason, Put, StateInbox, hides
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.kernel.loops import own_failures
 
 S = TypeVar("S")

@@ -17,7 +17,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypeVar
 
@@ -27,6 +27,7 @@ from pydantic_core import from_json
 
 from cosmos_outbox.inbox.errors import EffectRejected, NotApplied, Unreadable, reason_of
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.dataclass import dataclass
 
 NOTICE = "EventDiscarded"
 """The action of every notice."""

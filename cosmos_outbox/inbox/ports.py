@@ -6,7 +6,6 @@ call; an adapter does it with the session token of a write. Every call raises St
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
@@ -16,6 +15,7 @@ from cosmos_outbox.inbox.entry import Entry, EntrySchema, Found, Listing, Stamp,
 from cosmos_outbox.inbox.errors import SourceBehind
 from cosmos_outbox.inbox.set_aside import SetAside
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.dataclass import dataclass
 
 if TYPE_CHECKING:
     from cosmos_outbox.inbox.effect import (

@@ -41,7 +41,7 @@ the source (``newest-source``).
 import logging
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Generic, TypeVar
@@ -53,6 +53,7 @@ from cosmos_outbox.inbox.message import Event
 from cosmos_outbox.inbox.ports import Entries, Source
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
+from cosmos_outbox.kernel.dataclass import dataclass
 
 S = TypeVar("S")
 

@@ -20,7 +20,7 @@ first one and is set aside behind it.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 
 from cosmos_outbox.inbox import telemetry
@@ -36,6 +36,7 @@ from cosmos_outbox.inbox.message import Delivery, Event
 from cosmos_outbox.inbox.set_aside import Record, RecordState, SetAside
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic, sleep, utc_now
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.kernel.loops import own_failures
 
 WAIT_SECONDS = 45.0

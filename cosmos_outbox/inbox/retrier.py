@@ -13,7 +13,6 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -35,6 +34,7 @@ from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, Handle, Read
 from cosmos_outbox.inbox.set_aside import Record, RecordPage, RecordState, SetAside
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic, utc_now
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.kernel.loops import own_failures
 
 AWAY_AT = 5

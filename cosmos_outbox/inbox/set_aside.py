@@ -6,13 +6,13 @@ or *overdue*. A closed record no longer has the message's body, which holds pers
 
 import base64
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
 from cosmos_outbox.inbox.message import Delivery, Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.dataclass import dataclass
 
 
 class RecordState(StrEnum):

@@ -23,9 +23,10 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
+
+from cosmos_outbox.kernel.dataclass import dataclass
 
 Clock = Callable[[], datetime]
 """Returns the time in UTC."""

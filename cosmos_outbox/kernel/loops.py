@@ -11,12 +11,13 @@ import sysconfig
 import traceback
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.kernel.dataclass import dataclass
 
 T = TypeVar("T")
 

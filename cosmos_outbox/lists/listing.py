@@ -12,7 +12,7 @@ import base64
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -22,6 +22,7 @@ from pydantic import BaseModel
 
 from cosmos_outbox.inbox.entry import DESCENDING, Condition, EntrySchema, Listed, ListedPage, time_or_none
 from cosmos_outbox.kernel.clock import secret
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.kernel.loops import LogThrottle
 from cosmos_outbox.lists import continuation
 

@@ -6,11 +6,11 @@ is known of the broker is one round trip over the open connection: a relay does 
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from cosmos_outbox.inbox.errors import InboxError
 from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.settings.errors import InfraError
 

@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -25,6 +25,7 @@ from cosmos_outbox.cosmos.store.client import ContainerProxy, read_account
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.kernel.clock import Clock, monotonic, utc_now
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.errors import Unavailable
 from cosmos_outbox.outbox.telemetry import SELDOM, GaugeReading
 from cosmos_outbox.settings.environment import LEASE_EXPIRATION_MS

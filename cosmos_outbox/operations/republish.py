@@ -8,7 +8,7 @@ event that cannot be sent, is skipped from there on, and listed.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TypeVar
 from uuid import UUID, uuid5
@@ -18,6 +18,7 @@ from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.aggregate_block import AggregateBlock, BlockDecision
 from cosmos_outbox.outbox.errors import NotDelivered, Throttled, Unavailable
 from cosmos_outbox.outbox.feed import ACTION as NOTICE

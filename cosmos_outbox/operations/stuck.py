@@ -9,7 +9,7 @@ A list holds no personal data; what is shown by its id may.
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from cosmos_outbox.inbox.errors import NotSetAside
 from cosmos_outbox.inbox.retrier import Retrier
 from cosmos_outbox.inbox.set_aside import Record
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.lists.continuation import unusable
 from cosmos_outbox.outbox.errors import NotInTheWay, NotParked, NotStuck
 

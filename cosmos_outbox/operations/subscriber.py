@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -19,6 +19,7 @@ from cosmos_outbox.inbox.retrier import Retrier
 from cosmos_outbox.inbox.set_aside import Collected, Keep, Receive
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.telemetry import OFTEN, GaugeReading
 from cosmos_outbox.telemetry.liveness import Work
 

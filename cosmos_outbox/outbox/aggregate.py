@@ -11,13 +11,14 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ValidationInfo
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.errors import PreconditionFailed
 from cosmos_outbox.outbox.event import (
     Declarations,

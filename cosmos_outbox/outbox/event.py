@@ -13,7 +13,6 @@ sequence, time, the aggregate's id) are added. So the state can change without e
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, Union, cast, get_args, get_origin
@@ -23,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSche
 from pydantic.alias_generators import to_camel, to_snake
 
 from cosmos_outbox.kernel.clock import new_id
+from cosmos_outbox.kernel.dataclass import dataclass
 
 CAUSE = frozenset({"correlationId", "traceparent", "tracestate", "causationId", "causedBy"})
 """The names in an event's data that describe its cause; no model of an event has them."""

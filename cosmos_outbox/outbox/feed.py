@@ -7,7 +7,7 @@ A notice replaces a discarded event, so that subscribers see no gap, and contain
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from datetime import datetime
 from typing import Any, ClassVar, Literal
 from uuid import UUID, uuid5
@@ -15,6 +15,7 @@ from uuid import UUID, uuid5
 from pydantic import Field
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.errors import FailureReason
 from cosmos_outbox.outbox.event import Timestamp, WireModel
 

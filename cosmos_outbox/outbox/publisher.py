@@ -14,11 +14,12 @@ document.
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.canonical import as_sent
 from cosmos_outbox.outbox.errors import FailureReason

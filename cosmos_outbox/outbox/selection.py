@@ -6,11 +6,12 @@ omitted unless it was listed before.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.aggregate import Aggregate
 
 CREATED_AT = "created_at"

@@ -6,13 +6,14 @@ or a person, and each has few values. ``docs/operate/metrics.md`` lists the metr
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 
 from opentelemetry.metrics import CallbackOptions, Observation, get_meter
 
 from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.errors import FailureReason
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent
 

@@ -1,7 +1,6 @@
 """Derives the required containers, with their properties, and subscriptions from a service's declaration."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +10,7 @@ from cosmos_outbox.cosmos.aggregates.documents import DUE
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase, CosmosNames
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths
 from cosmos_outbox.inbox.entry import EntrySchema
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.preflight.report import Subject
 from cosmos_outbox.service import Service
 from cosmos_outbox.settings.connections import Connection

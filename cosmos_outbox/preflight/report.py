@@ -1,10 +1,10 @@
 """Formats the findings of preflight, one line each, and computes an exit code for a pipeline."""
 
 from collections.abc import Awaitable, Iterable
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.errors import CannotCheck, Denied, UnusableConnection
 

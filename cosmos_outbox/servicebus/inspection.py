@@ -15,7 +15,6 @@ import contextlib
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Self
 
@@ -39,6 +38,7 @@ from azure.servicebus.management import (
 )
 
 from cosmos_outbox.kernel.clock import monotonic, new_id
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.servicebus.client import in_time, receiver_of, servicebus_client
 from cosmos_outbox.servicebus.errors import NAMED_IN_SETTINGS, SDK_ERRORS, is_missing, missing
 from cosmos_outbox.settings.connections import Connection, Credential

@@ -18,7 +18,6 @@ import contextlib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from azure.core.settings import settings
@@ -26,6 +25,7 @@ from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 
 from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.servicebus.client import in_time
 from cosmos_outbox.servicebus.errors import SDK_ERRORS, is_answer
 

@@ -10,10 +10,11 @@ its own chain.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from azure.servicebus import ServiceBusMessage
 
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.publisher import Accepted, Outcome, Refused, Unknown
 from cosmos_outbox.servicebus.errors import TOO_LARGE
 from cosmos_outbox.servicebus.message import exact_size, is_encodable

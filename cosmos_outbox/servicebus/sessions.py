@@ -16,7 +16,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage, ServiceBusSubQueue
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSession
@@ -26,6 +26,7 @@ from azure.servicebus.exceptions import OperationTimeoutError, SessionCannotBeLo
 from cosmos_outbox.inbox.errors import StoreUnavailable
 from cosmos_outbox.inbox.set_aside import Collected, Keep, Receive
 from cosmos_outbox.kernel.clock import monotonic, utc_now
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.kernel.loops import CallEnded, LogThrottle, own_failures
 from cosmos_outbox.servicebus.client import in_time, receiver_of
 from cosmos_outbox.servicebus.errors import SDK_ERRORS, verdict

@@ -16,11 +16,12 @@ https://learn.microsoft.com/azure/azure-functions/functions-reference#connection
 import re
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, Protocol, TypeVar
 
 from azure.core.credentials_async import AsyncTokenCredential
 
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.settings.errors import Misconfigured
 
 _PORTAL = re.compile(r"[a-z]+connstr_(?P<name>.+)", re.IGNORECASE)

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.aggregate import LONGEST_REQUEST_SECONDS
 from cosmos_outbox.settings.connections import Connection, resolve
 from cosmos_outbox.settings.errors import Misconfigured

@@ -5,8 +5,8 @@ Of a team's own documents the library knows only what is declared here.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.settings.errors import Misconfigured
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")

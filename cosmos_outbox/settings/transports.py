@@ -9,10 +9,11 @@ import binascii
 import ipaddress
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import ClassVar, Literal
 from urllib.parse import urlsplit
 
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.settings.connections import Connection, resolve
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named, flag, number

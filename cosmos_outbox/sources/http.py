@@ -22,7 +22,7 @@ without a sequence cannot be shown to be in it. Such a publisher must give its e
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import quote
 
@@ -32,6 +32,7 @@ from cosmos_outbox.inbox.entry import Found
 from cosmos_outbox.inbox.errors import SourceBehind, StoreUnavailable
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.settings.names import Named
 
 if TYPE_CHECKING:

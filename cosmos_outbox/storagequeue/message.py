@@ -2,12 +2,12 @@
 
 import base64
 import json
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic_core import from_json
 
 from cosmos_outbox.inbox.message import Delivery
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.canonical import as_sent
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import CloudEvents

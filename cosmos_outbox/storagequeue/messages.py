@@ -9,7 +9,6 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from azure.core.exceptions import HttpResponseError
 from azure.storage.queue import QueueMessage
@@ -18,6 +17,7 @@ from azure.storage.queue.aio import QueueClient
 from cosmos_outbox.inbox.errors import StoreUnavailable
 from cosmos_outbox.inbox.set_aside import Collected, Keep, Receive
 from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.kernel.loops import CallEnded, own_failures
 from cosmos_outbox.storagequeue.client import SDK_ERRORS, error_code, reason
 from cosmos_outbox.storagequeue.message import arrived

@@ -7,11 +7,12 @@ rest of the page is not tried. Queues neither keep order nor drop duplicates: th
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from azure.storage.queue.aio import QueueClient, QueueServiceClient
 
 from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.errors import FailureReason
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import (

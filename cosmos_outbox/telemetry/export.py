@@ -11,12 +11,12 @@ import contextlib
 import logging
 import os
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import metrics, trace
 
 from cosmos_outbox.kernel.clock import machine
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.kernel.loops import LogThrottle
 from cosmos_outbox.settings.environment import TelemetrySettings
 from cosmos_outbox.settings.errors import Misconfigured, needed

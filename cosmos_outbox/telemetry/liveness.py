@@ -4,9 +4,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.kernel.loops import LogThrottle
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 30.0

@@ -9,7 +9,7 @@ import contextvars
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from opentelemetry import context as otel
 from opentelemetry.context import Context
@@ -26,6 +26,7 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.aggregate import Origin
 from cosmos_outbox.telemetry import correlation
 

@@ -8,7 +8,6 @@ import itertools
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from azure.cosmos.aio import CosmosClient
@@ -16,6 +15,7 @@ from azure.cosmos.aio import CosmosClient
 from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container, Write
 from cosmos_outbox.cosmos.store.partition_key import Item, Key
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.settings.connections import Connection, Credential
 from cosmos_outbox.testing.clock import Clock
 from cosmos_outbox.testing.faults import Faults

@@ -1,11 +1,12 @@
 """Faults of a store, on demand and without delay: the caller gets the error that it would get after all attempts."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
 from cosmos_outbox.cosmos.store.container import StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.errors import OutboxError, OutcomeUnknown, Throttled, Unavailable
 
 T = TypeVar("T")

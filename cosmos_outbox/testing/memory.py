@@ -6,7 +6,7 @@ NotInMemory, which names the alternative with a broker.
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import cache, partial
 from typing import Any, NoReturn
@@ -17,6 +17,7 @@ from cosmos_outbox.cosmos.inbox.store import CosmosDatabase, CosmosStore
 from cosmos_outbox.cosmos.store.container import Container, Write
 from cosmos_outbox.cosmos.store.partition_key import Item, Value
 from cosmos_outbox.kernel.clock import sources, use, using
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.aggregate import ETag
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.service import Service, Wired

@@ -1,10 +1,11 @@
 """A publisher's API in memory; its answers are read by the same code as those over HTTP."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.sources.http import HttpApi, HttpSource
 
 S = TypeVar("S")

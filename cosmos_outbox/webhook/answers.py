@@ -9,12 +9,13 @@ refuse one event for its content with a status that otherwise concerns the whole
 only. So the tries of an event are counted across pages, in this process.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import Enum
 
 from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.kernel.dataclass import dataclass
 
 LONGEST_WAIT_SECONDS = 3_600.0
 """The longest pause that is honoured: a wrong date from the receiver must not stop its events for a year."""

@@ -18,7 +18,7 @@ import contextlib
 import io
 import ssl
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
@@ -27,6 +27,7 @@ import aiohttp
 from standardwebhooks import Webhook as Signing
 
 from cosmos_outbox.kernel.clock import monotonic, randomness, utc_now
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.errors import FailureReason
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import (

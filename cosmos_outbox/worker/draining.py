@@ -9,10 +9,10 @@ deadlines first, since they store events, and last the parked events that need n
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
 
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.operations.relay_status import LeaseState, RelayStatus
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.service import Wired

@@ -14,11 +14,12 @@ import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from http import HTTPStatus
 from typing import Any, Protocol
 
 from cosmos_outbox.inbox.errors import InboxError, StoreUnavailable, reason_of
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.kernel.loops import LogThrottle, own_failures
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.service import Wired

@@ -9,7 +9,7 @@ leaves the batch to the next worker.
 import asyncio
 import logging
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from cosmos_outbox.cosmos.aggregates.deadlines import BEAT_SECONDS
 from cosmos_outbox.cosmos.relay.forwarding import why_of
@@ -17,6 +17,7 @@ from cosmos_outbox.cosmos.relay.relay import VerifiedPage
 from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
 from cosmos_outbox.kernel.clock import machine, monotonic, new_id, randomness, utc_now
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.kernel.loops import LogThrottle
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.errors import NotDelivered, OutboxError

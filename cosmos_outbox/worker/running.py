@@ -14,10 +14,11 @@ import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.kernel.loops import own_failures
 from cosmos_outbox.service import Service, Wired
 from cosmos_outbox.settings.errors import Misconfigured, needed

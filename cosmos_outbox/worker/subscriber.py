@@ -10,11 +10,11 @@ then leaves them to the next worker.
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.operations.subscriber import Subscription
 from cosmos_outbox.service import Wired
 from cosmos_outbox.worker import probes

@@ -13,7 +13,7 @@ that lags is asked.
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import UUID
@@ -43,6 +43,7 @@ from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write, 
 from cosmos_outbox.cosmos.store.partition_key import KEEP_FOR_EVER
 from cosmos_outbox.cosmos.transaction import TAKEN, Batch, OnCommit, refused
 from cosmos_outbox.kernel.clock import monotonic, new_id, randomness, sleep
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.lists import continuation
 from cosmos_outbox.outbox.aggregate import (
     LONGEST_REQUEST_SECONDS,

@@ -10,7 +10,7 @@ and a payment, the one that is stored first is what the other finds.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
@@ -25,6 +25,7 @@ from cosmos_outbox.cosmos.aggregates.documents import (
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write, reported
 from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.kernel.clock import monotonic, new_id, randomness, utc_now
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.kernel.loops import own_failures
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.aggregate import Aggregate, Origin

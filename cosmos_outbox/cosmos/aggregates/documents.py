@@ -18,7 +18,6 @@ import hashlib
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -47,6 +46,7 @@ from cosmos_outbox.cosmos.store.partition_key import (
     lsn,
 )
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.aggregate import STORED, Aggregate, AggregateState, Origin, Versioned
 from cosmos_outbox.outbox.canonical import canonical, check, is_a_double
 from cosmos_outbox.outbox.errors import Unpublishable

@@ -29,7 +29,7 @@ checks them.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
@@ -38,6 +38,7 @@ from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write, 
 from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.partition_key import Item
 from cosmos_outbox.kernel.clock import monotonic, new_id
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.aggregate import (
     LONGEST_REQUEST_SECONDS,
     Aggregate,

@@ -7,11 +7,11 @@ Nothing of a request is in a query's text, only in its parameters.
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from cosmos_outbox.cosmos.store.container import beyond, order_by
 from cosmos_outbox.cosmos.store.partition_key import LARGEST_INTEGER, is_text
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.lists import continuation
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.selection import CREATED_AT, Order, Selection, orders

@@ -17,7 +17,6 @@ patched: it stands in the event, which is sent in the same batch, before any ans
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -44,6 +43,7 @@ from cosmos_outbox.cosmos.store.partition_key import (
     without_system_fields,
 )
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.aggregate import Origin
 from cosmos_outbox.outbox.errors import Unpublishable
 from cosmos_outbox.outbox.event import ENVELOPE, Timestamp

@@ -5,7 +5,7 @@ partition; a block that raises stores nothing, and a process that dies has store
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
@@ -26,6 +26,7 @@ from cosmos_outbox.cosmos.store.partition_key import Item, Key, Value
 from cosmos_outbox.cosmos.transaction import Batch, OnCommit, refused
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, new_id, utc_now
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.aggregate import ETag, Origin
 from cosmos_outbox.outbox.errors import AlreadyExists, PreconditionFailed, Unpublishable
 from cosmos_outbox.settings.names import ExistingContainer

@@ -1,12 +1,12 @@
 """Selects the documents of one type's aggregates in a container, and reads the sequence of each."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
 
 from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
 from cosmos_outbox.cosmos.store.partition_key import FENCE, OF_EVENTS, Item, at, field, parts
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.settings.names import DocumentSource, ExistingContainer
 
 Value = str | int | bool

@@ -6,7 +6,6 @@ one that cannot be read, is never taken for a state (``other-form`` in ``cosmos_
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -28,6 +27,7 @@ from cosmos_outbox.inbox.entry import (
 )
 from cosmos_outbox.inbox.errors import EntryChanged, StoreUnavailable, Unstorable
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.telemetry.tracing import writing
 
 S = TypeVar("S", bound=BaseModel)

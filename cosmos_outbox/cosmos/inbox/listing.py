@@ -9,12 +9,12 @@ The key of a container's lists is an item beside what is listed; of two the stor
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write, beyond, order_by, reported
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import KEEP_FOR_EVER, Item
 from cosmos_outbox.inbox.entry import Condition
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.lists.listing import Sorted, TokenKey, new_key
 
 

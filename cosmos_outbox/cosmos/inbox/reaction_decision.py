@@ -21,12 +21,12 @@ accepted only from a consistent read.
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from cosmos_outbox.inbox.errors import OutOfOrder, ReactionRefused
 from cosmos_outbox.inbox.message import Event
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.kernel.loops import own_failures
 from cosmos_outbox.outbox.aggregate import Aggregate
 

@@ -14,7 +14,7 @@ from further in the future waits, and messages are too old ``MARGIN`` before the
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
@@ -56,6 +56,7 @@ from cosmos_outbox.inbox.errors import (
 from cosmos_outbox.inbox.message import Event
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, MARGIN
 from cosmos_outbox.kernel.clock import monotonic, utc_now
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.aggregate import Aggregate, Origin
 from cosmos_outbox.outbox.errors import ChangeTooLarge, Unavailable, Unpublishable
 from cosmos_outbox.telemetry.tracing import committing

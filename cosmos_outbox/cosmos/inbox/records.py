@@ -8,7 +8,7 @@ import hashlib
 import json
 import logging
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +21,7 @@ from cosmos_outbox.inbox.errors import NotSetAside, RecordChanged
 from cosmos_outbox.inbox.set_aside import Record, RecordPage, RecordState, record_document, record_of
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, utc_now
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.lists import continuation
 from cosmos_outbox.telemetry.tracing import writing
 

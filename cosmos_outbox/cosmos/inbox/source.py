@@ -5,7 +5,6 @@ events. A tombstone is a deleted aggregate; a missing document is a removed one,
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -19,6 +18,7 @@ from cosmos_outbox.cosmos.store.partition_key import Item, at, without_system_fi
 from cosmos_outbox.inbox.entry import Found, WalkPage
 from cosmos_outbox.inbox.errors import SourceBehind, StoreUnavailable
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.errors import Throttled, Unavailable
 from cosmos_outbox.settings.errors import Misconfigured
 

@@ -6,7 +6,7 @@ Messages that could not be applied are in one more container.
 
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import TypeVar
 
@@ -18,6 +18,7 @@ from cosmos_outbox.cosmos.inbox.records import CosmosEffects, CosmosSetAside
 from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.inbox.entry import EntrySchema
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.lists.listing import EntryListing
 from cosmos_outbox.settings.connections import Connection, connected, resolve
 from cosmos_outbox.settings.errors import Misconfigured

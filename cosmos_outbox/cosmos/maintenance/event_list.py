@@ -5,7 +5,6 @@ that partition, or, if the service keeps a team's own documents, one of its even
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
@@ -19,6 +18,7 @@ from cosmos_outbox.cosmos.store.container import Container, reported
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.cosmos.store.partition_key import Item, Key
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.feed import FeedEvent
 

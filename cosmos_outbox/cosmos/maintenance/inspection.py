@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Self
@@ -22,6 +21,7 @@ from cosmos_outbox.cosmos.store.container import Write
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, Kind, classify
 from cosmos_outbox.cosmos.store.partition_key import PartitionKeyPaths
 from cosmos_outbox.kernel.clock import Clock, new_id, utc_now
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.settings.connections import Connection, Credential
 from cosmos_outbox.settings.errors import (
     CannotCheck,

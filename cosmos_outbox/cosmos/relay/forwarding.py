@@ -8,7 +8,7 @@ import logging
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +17,7 @@ from cosmos_outbox.cosmos.relay.relay import ForwardResult, Relay, VerifiedPage
 from cosmos_outbox.cosmos.store.client import ContainerProxy
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
 from cosmos_outbox.kernel.clock import Clock, monotonic, new_id, utc_now
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.kernel.loops import LogThrottle, own_failures, pace
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.errors import FailureReason, NotDelivered, hindrance

@@ -9,13 +9,14 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from cosmos_outbox.cosmos.aggregates.documents import DIGEST, EventReader, digest, is_as_committed
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.partition_key import Item, Key, PartitionKeyPaths
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.kernel.loops import LogThrottle, pace
 from cosmos_outbox.outbox.errors import hindrance
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison, Unread

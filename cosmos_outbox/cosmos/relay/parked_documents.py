@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from cosmos_outbox.cosmos.aggregates.documents import EventReader, notice_document
 from cosmos_outbox.cosmos.store.partition_key import LONGEST_KEY, Item, PartitionKeyPaths, is_text, plain
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.aggregate_block import AggregateBlock, Place, Refusal
 from cosmos_outbox.outbox.feed import ACTION, Document, FeedEvent, OutboxEvent, Poison, SkipMarker
 

@@ -9,7 +9,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
@@ -18,6 +18,7 @@ from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.relay.relay import READING_SECONDS
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, monotonic, new_id, randomness, utc_now
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.aggregate_block import AggregateBlock, Refusal
 from cosmos_outbox.outbox.errors import (

@@ -22,7 +22,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from azure.core.exceptions import ServiceRequestTimeoutError
@@ -30,6 +30,7 @@ from azure.core.pipeline.transport import AsyncHttpTransport
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.settings.connections import Connection, Credential
 from cosmos_outbox.settings.errors import Misconfigured
 

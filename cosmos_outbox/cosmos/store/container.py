@@ -18,7 +18,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal, Self
 
@@ -36,6 +36,7 @@ from cosmos_outbox.cosmos.store.partition_key import (
     PartitionKeyPaths,
 )
 from cosmos_outbox.kernel.clock import utc_now
+from cosmos_outbox.kernel.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ caller that sees CONFLICT, STALE or MISSING must look for its own write before i
 import asyncio
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from urllib.parse import unquote, urlsplit
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError
 from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpResponseError
 
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.errors import OutboxError, Throttled, Unavailable
 from cosmos_outbox.settings.errors import Misconfigured
 

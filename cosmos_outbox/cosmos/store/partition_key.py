@@ -14,10 +14,10 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self, TypeGuard
 
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.canonical import canonical
 
 LARGEST_INTEGER = 2**53

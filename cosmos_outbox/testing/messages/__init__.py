@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from cosmos_outbox.kernel.clock import new_id, utc_now
+from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.canonical import as_sent
 from cosmos_outbox.outbox.event import Timestamp
 from cosmos_outbox.outbox.feed import OutboxEvent
