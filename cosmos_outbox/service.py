@@ -440,7 +440,7 @@ class Service:
         return self._per_process()
 
     def taken_from(self, wired: Wired) -> AbstractContextManager[None]:
-        """Until the block ends, a call of the service in this loop gives this one; whoever wired it closes it."""
+        """Inside the block a call of the service in this loop returns ``wired``; the caller still closes it."""
         return self._per_process.taken_from(wired)
 
     def here(self, wired: Wired) -> None:

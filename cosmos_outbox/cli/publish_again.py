@@ -110,7 +110,7 @@ async def _wait_until_forwarded(wired: Wired) -> None:
                 "before its first. See GET /api/relay, and wait until the relay has caught up"
             )
         await asyncio.sleep(_LOOK_SECONDS)
-        if passed is None:  # a partition was split meanwhile
+        if passed is None:  # a partition was split in between
             token = await _fence(wired)
 
 

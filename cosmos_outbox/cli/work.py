@@ -94,7 +94,7 @@ def worker_parser(name: str, description: str, done: str, attention: str) -> arg
         type=_address,
         metavar="[HOST:]PORT",
         help="answer GET /healthz, /readyz and /metrics there, for a container's probes and Prometheus; without "
-        "HOST on the loopback address alone, with 0.0.0.0 on all (default: nowhere)",
+        "HOST on the loopback address alone, with 0.0.0.0 on all (default: none)",
     )
     return parser
 

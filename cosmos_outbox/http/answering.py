@@ -102,7 +102,7 @@ class Answering:
         self._status_of: StatusOf = [*own, *STATUS_OF]
         self._check_load = check_load
         self._log_every_seconds = log_every_seconds
-        self._told_at: dict[type[Exception], float] = {}
+        self._logged_at: dict[type[Exception], float] = {}
 
     def __call__(self, handler: Handler) -> Handler:
         """Wraps a handler that supports no header of ``HONOURED``: neither conditions nor an idempotency key."""
@@ -137,10 +137,10 @@ class Answering:
             if isinstance(error, kind):
                 # The load shedder logs an overload once; here it would be logged with each refusal.
                 if status >= 500 and not isinstance(error, Overloaded):
-                    self._tell(error, "answered %d: %s", status, error)
+                    self._report(error, "answered %d: %s", status, error)
                 return _problem(error, status, title)
         text = "a request failed with an unexpected error, which is a bug: report the traceback"
-        self._tell(error, text, exc_info=error)
+        self._report(error, text, exc_info=error)
         return problem(500, "Internal error", "The service failed. The request may have had an effect.")
 
     def refusal_status(self, error: Exception) -> int | None:
@@ -148,11 +148,13 @@ class Answering:
         found = next((status for kind, status, _ in self._status_of if isinstance(error, kind)), 500)
         return found if found < 500 else None
 
-    def _tell(self, error: Exception, text: str, *values: object, exc_info: Exception | None = None) -> None:
+    def _report(
+        self, error: Exception, text: str, *values: object, exc_info: Exception | None = None
+    ) -> None:
         now, kind = monotonic(), type(error)
-        told_at = self._told_at.get(kind)
-        if told_at is None or now - told_at >= self._log_every_seconds:
-            self._told_at[kind] = now
+        logged_at = self._logged_at.get(kind)
+        if logged_at is None or now - logged_at >= self._log_every_seconds:
+            self._logged_at[kind] = now
             _log.error(text, *values, exc_info=exc_info)
 
 

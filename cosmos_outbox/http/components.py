@@ -120,7 +120,7 @@ class Components:
             inner = SchemaForm.INPUT if form is SchemaForm.PATCH and key in ("items", "prefixItems") else form
             if key == "properties":
                 found[key] = {
-                    name: self._converted(each, inner, parts, within) | _told(each)
+                    name: self._converted(each, inner, parts, within) | _described(each)
                     for name, each in value.items()
                 }
             elif key not in _VALUES:
@@ -193,7 +193,7 @@ def _always(properties: Mapping[str, Any]) -> list[str]:
     return [name for name in properties if name != ETAG]
 
 
-def _told(schema: Any) -> Schema:
+def _described(schema: Any) -> Schema:
     """The description that a service gave a property."""
     return (
         {"description": schema["description"]} if isinstance(schema, dict) and "description" in schema else {}

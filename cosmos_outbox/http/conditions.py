@@ -135,7 +135,7 @@ def last_modified(aggregate: Aggregate[Any]) -> datetime | None:
     return at.astimezone(UTC).replace(microsecond=0) if isinstance(at, datetime) else None
 
 
-def told_modified(aggregate: Aggregate[Any]) -> datetime | None:
+def settled_modification(aggregate: Aggregate[Any]) -> datetime | None:
     """Returns the version's date for responses; None while the next version could have the same date."""
     at = last_modified(aggregate)
     return at if at is not None and utc_now() - at >= _SETTLED else None

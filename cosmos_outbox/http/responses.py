@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlsplit
 
 from cosmos_outbox.http import problems
-from cosmos_outbox.http.conditions import ETAG, is_known, told_modified
+from cosmos_outbox.http.conditions import ETAG, is_known, settled_modification
 from cosmos_outbox.http.listing import AS_OF
 from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.http.problems import FieldError
@@ -130,7 +130,7 @@ class Representation(Generic[A]):
         Only private caches may store it, and must revalidate. A shared cache would not know from ``x-functions-key``
         that the response is for one caller (RFC 9111, 3.5, covers only ``Authorization``).
         """
-        modified = told_modified(stored.aggregate)
+        modified = settled_modification(stored.aggregate)
         headers = _version(stored.etag, modified) | {"Cache-Control": "private, no-cache"}
         return unless_known(req, json_response(200, self._body(stored), headers), modified)
 
@@ -146,7 +146,7 @@ class Representation(Generic[A]):
 
 
 def _of(receipt: Receipt[Any]) -> dict[str, str]:
-    return _version(receipt.etag, told_modified(receipt.aggregate))
+    return _version(receipt.etag, settled_modification(receipt.aggregate))
 
 
 def _version(etag: ETag | None, modified: datetime | None) -> dict[str, str]:

@@ -132,7 +132,7 @@ def decide(
         return Complete(SkipReason.DELETED)  # deleted-is-final
     if event.sequence is None:
         return Heal(HealReason.UNSEQUENCED, None)  # unsequenced
-    return _place(entry, event, event.sequence, project, tells_notices=first is not None)
+    return _place(entry, event, event.sequence, project, projects_notices=first is not None)
 
 
 def _first(entry: Entry[S] | None, event: Event, made: S | None) -> Put[S] | Heal:
@@ -144,7 +144,7 @@ def _first(entry: Entry[S] | None, event: Event, made: S | None) -> Put[S] | Hea
 
 
 def _place(
-    entry: Entry[S], event: Event, sequence: int, project: Projection[S], *, tells_notices: bool
+    entry: Entry[S], event: Event, sequence: int, project: Projection[S], *, projects_notices: bool
 ) -> Complete | Put[S] | Heal:
     if sequence <= entry.last_sequence:  # applied-before
         return Complete(SkipReason.CONFLICT if _conflict(entry, event) else SkipReason.APPLIED_BEFORE)
@@ -152,7 +152,7 @@ def _place(
         return Heal(HealReason.GAP, sequence)  # next-only
     if entry.state is None:
         return Heal(HealReason.FORM, sequence)  # other-form
-    after = None if event.is_notice and not tells_notices else project(entry.state, event)
+    after = None if event.is_notice and not projects_notices else project(entry.state, event)
     if after is None:  # notice-healed, unknown-healed
         return Heal(HealReason.NOTICE if event.is_notice else HealReason.UNKNOWN, sequence)
     named = None if event.is_notice else event.id
@@ -286,7 +286,7 @@ class StateInbox(Generic[S]):
         result = await self._create(event, late) or await self._settle(
             event.aggregate, lambda entry: decide(entry, event, self.project, self._only), late
         )
-        self._tell(event, result)
+        self._log_result(event, result)
         return result
 
     @property
@@ -364,7 +364,7 @@ class StateInbox(Generic[S]):
             return False
         return True
 
-    def _tell(self, event: Event, result: Complete | Put[S]) -> None:
+    def _log_result(self, event: Event, result: Complete | Put[S]) -> None:
         self.counts[result.why if isinstance(result, Complete) else result.because] += 1
         logged = event.action, event.id, event.aggregate, event.sequence or "none"
         match result:

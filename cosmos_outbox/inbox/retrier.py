@@ -365,7 +365,7 @@ class Retrier:
         try:
             await self.set_aside.change(record, state, reason, attempts=record.attempts + 1)
         except RecordChanged:
-            _log.info("record %s was changed by somebody else meanwhile", record.id)
+            _log.info("record %s was changed by another process in between", record.id)
             with suppress(NotSetAside):
                 found = await self.set_aside.get(record.id)
                 return state if found.state.is_open else found.state

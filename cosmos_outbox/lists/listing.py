@@ -117,13 +117,13 @@ class EntryListing(Generic[S]):
         found = await self.items.first(conditions, by, size + 1, after)
         shown = found[:size]
         listed = [each for item in shown if (each := self._listed(item)) is not None]
-        self._tell(len(shown) - len(listed), len(shown))
+        self._log_left_out(len(shown) - len(listed), len(shown))
         if len(found) == len(shown):
             return ListedPage(listed, None)
         last = [shown[-1]["search"][by.text], shown[-1]["id"]]
         return ListedPage(listed, await self.key.close(scope, json.dumps(last)))
 
-    def _tell(self, left_out: int, of: int) -> None:
+    def _log_left_out(self, left_out: int, of: int) -> None:
         if left_out and self._unreadable.due():
             _log.error(
                 "%d of %d entries are left out of a list: they were made in another form and cannot be read. The walk "

@@ -227,7 +227,7 @@ class RelayObserver:
             return await self.failures.since(since)
 
     async def _status(self) -> RelayStatus:
-        """Without the documents that belong to no aggregate: whoever measures each minute does not pay for them."""
+        """Without the documents that belong to no aggregate: the measurement of each minute does not pay for them."""
         feed = await self._feed_lag(samples=SAMPLES)
         now = self.clock()
         blocked = await self.lot.list_blocked()

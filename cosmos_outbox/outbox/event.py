@@ -241,8 +241,8 @@ def _checked(model: type[BaseModel], names: Any, state: type[BaseModel]) -> tupl
             )
         if not _takes(_members(field.annotation), _members(source.annotation)):
             raise TypeError(
-                f"{model.__name__} has {name} as {_told(field.annotation)}, {state.__name__} as "
-                f"{_told(source.annotation)}: make them one type, or write _created or _updated for what differs"
+                f"{model.__name__} has {name} as {_shown(field.annotation)}, {state.__name__} as "
+                f"{_shown(source.annotation)}: make them one type, or write _created or _updated for what differs"
             )
         taken.append(name)
     return tuple(taken)
@@ -276,7 +276,7 @@ def _plain(annotation: Any) -> Any:
     return (origin, *map(_plain, arguments))
 
 
-def _told(annotation: Any) -> str:
+def _shown(annotation: Any) -> str:
     return annotation.__name__ if isinstance(annotation, type) else str(annotation)
 
 

@@ -36,7 +36,7 @@ class Work:
     """The time when each slot last asked for messages or handled one: a loop that fails each time still beats, one that
     hangs does not."""
     _failing_since: float | None = None
-    _told: bool = False
+    _logged: bool = False
     _saying: LogThrottle = field(default_factory=LogThrottle)
 
     @contextmanager
@@ -65,8 +65,8 @@ class Work:
         """
         again, now = self._failing_since is not None, monotonic()
         if self._failing_since is None:
-            self._failing_since, self._told = now, self._saying.due()
-            if self._told:
+            self._failing_since, self._logged = now, self._saying.due()
+            if self._logged:
                 _log.warning("messages wait: %s", reason)
         if opening or again:
             self.waiting_for = reason
@@ -74,6 +74,6 @@ class Work:
 
     def came_through(self) -> None:
         """Note that the broker answered: with a message, or with none."""
-        if self._told:
+        if self._logged:
             _log.info("messages are received again")
-        self.waiting_for, self._failing_since, self._told = None, None, False
+        self.waiting_for, self._failing_since, self._logged = None, None, False

@@ -29,7 +29,7 @@ from cosmos_outbox.testing.deliveries import Deliveries
 from cosmos_outbox.testing.faults import Faults
 from cosmos_outbox.testing.publisher import Answers, api_in_memory
 
-_NOWHERE = {
+_PLACEHOLDERS = {
     "TRANSPORT": "servicebus",  # nothing is sent, so the settings of the declared transport are not needed
     "SERVICEBUS": "Endpoint=sb://localhost;SharedAccessKeyName=nobody;SharedAccessKey=bm93aGVyZQ==",
 }
@@ -165,7 +165,7 @@ def in_memory(
 async def _in_memory(
     service: Service, clock: Clock, environment: Mapping[str, str]
 ) -> AsyncIterator[InMemory]:
-    given, faults = {**_NOWHERE, **_unnamed(service), **environment}, Faults()
+    given, faults = {**_PLACEHOLDERS, **_unnamed(service), **environment}, Faults()
     publisher = Answers()
     with account(clock) as stored:
         given["COSMOS"] = stored.connection_string

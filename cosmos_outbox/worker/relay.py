@@ -87,7 +87,7 @@ class RelayHealth(WorkerHealth):
 
     @property
     def longest_round_seconds(self) -> float:
-        """A page is sent for ``RELAY_SEND_SECONDS``, and where others park and replay meanwhile, some times over."""
+        """A page is sent for ``RELAY_SEND_SECONDS``, and while others park and replay, several times as long."""
         return _SENDS_OF_A_PAGE * self.wired.relay.relay.reading_seconds
 
     def waiting(self) -> str | None:

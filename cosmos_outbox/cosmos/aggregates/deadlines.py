@@ -53,7 +53,7 @@ _log = logging.getLogger(__name__)
 
 
 class NotSettled(Exception):
-    """It is as due as before, or nobody knows when it is due: a bug of whoever declares it. The text is ours."""
+    """It is as due as before, or nobody knows when it is due: a bug of its declaration. The text is ours."""
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,7 @@ class ListQuery:
         return found
 
     def _after(self) -> tuple[Any, str] | None:
-        """Raises UnknownContinuation: whoever knows the list's name can seal anything."""
+        """Raises UnknownContinuation: any caller that knows the list's name can seal anything."""
         if self.token is None:
             return None
         try:

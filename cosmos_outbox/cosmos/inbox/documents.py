@@ -56,7 +56,7 @@ class SourceDocuments:
             )
         for path in (*source.where, source.id, source.deleted):
             parts(path)
-        if not any(_tells(own, path, value) for path, value in source.where.items()):
+        if not any(_identifies(own, path, value) for path, value in source.where.items()):
             raise ValueError(
                 f"by {dict(source.where)} events would be taken for the documents of {kind}: name a field that only "
                 "these documents have, such as /type, and its value"
@@ -96,7 +96,7 @@ class SourceDocuments:
         )
 
 
-def _tells(own: ExistingContainer, path: str, value: Value) -> bool:
+def _identifies(own: ExistingContainer, path: str, value: Value) -> bool:
     """Whether no document of the outbox has this value there."""
     if path == "/type":
         return value not in (EVENT_TYPE, FENCE)

@@ -77,7 +77,7 @@ async def _make(container: Container) -> Item:
     except StoreFailed as error:  # another process made one, or an earlier attempt of this one did
         if error.failure.kind is not Kind.CONFLICT:
             raise
-    # The stored one counts, whoever made it.
+    # The stored one counts, from any instance.
     stored = await container.read(ITEM, PARTITION)
     if stored is None:
         raise StoreFailed(Failure(Kind.BEHIND, "the key that was just made cannot be read"))

@@ -367,7 +367,7 @@ class ReactionInbox(Generic[A]):
                 decision = decide(seen, event, self.rules.react, self.rules.order, refused, fenced=fenced)
                 if decision is not None:
                     await self._write(place, event, seen, decision, until, fenced=fenced)
-                    self._tell(place, event, decision.record)
+                    self._log_outcome(place, event, decision.record)
                     return decision.record.outcome, decision.record.reason
             except ReactionRefused as error:
                 return ReactionOutcome.REFUSED, str(error)
@@ -433,7 +433,7 @@ class ReactionInbox(Generic[A]):
             telemetry.decided(telemetry.Outcome.DUPLICATE)
         return record.outcome, record.reason
 
-    def _tell(self, place: TargetRef, event: Event, record: ReactionRecord) -> None:
+    def _log_outcome(self, place: TargetRef, event: Event, record: ReactionRecord) -> None:
         logged = event.action, event.id, event.aggregate, self.rules.kind, place.target
         if record.outcome is ReactionOutcome.APPLIED:
             telemetry.decided(telemetry.Outcome.APPLIED)

@@ -114,11 +114,11 @@ class CosmosInspection(AbstractAsyncContextManager["CosmosInspection"]):
         Raises Denied, CannotCheck, IgnoresConditions.
         """
         proxy = self._client.get_database_client(self._database).get_container_client(name)
-        nowhere = f"preflight-{new_id()}"
-        key = paths.made_up(nowhere)
-        await self._is_refused(proxy.read_item(nowhere, key))
-        body = {"id": nowhere, **paths.fields(key)}
-        batch = Write.create(body), Write.replace(body, '"none"'), Write.delete(nowhere)
+        missing = f"preflight-{new_id()}"
+        key = paths.made_up(missing)
+        await self._is_refused(proxy.read_item(missing, key))
+        body = {"id": missing, **paths.fields(key)}
+        batch = Write.create(body), Write.replace(body, '"none"'), Write.delete(missing)
         refused = self._is_refused(proxy.execute_item_batch([each.operation() for each in batch], key))
         if not await refused:
             raise IgnoresConditions

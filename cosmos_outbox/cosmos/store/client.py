@@ -41,7 +41,7 @@ _MOST = 10_000
 """How many partitions are remembered; the one that was used longest ago is forgotten first."""
 
 _MOST_RANGES = 2
-"""A parent and its child. No answer comes so late that the child has been split meanwhile (``DEADLINE_SECONDS``)."""
+"""A parent and its child. No answer comes so late that the child has been split by then (``DEADLINE_SECONDS``)."""
 
 _TOKEN = re.compile(r"(?P<range>[^:,]+):(?P<version>-?\d+)#(?P<lsn>\d+)(#.*)?")
 """``<partition key range>:<version>#<global LSN>#<region>=<LSN>...``, as the SDKs read it."""
@@ -90,7 +90,7 @@ class SessionTokens:
             self._doubted.pop(forgotten, None)
 
     def doubt(self, partition_key: str, token: str | None) -> None:
-        """No replica could satisfy this token. A newer one that came meanwhile is not doubted."""
+        """No replica could satisfy this token. A newer one that came in between is not doubted."""
         if token is not None and self._tokens.get(partition_key) == token:
             self._doubted.setdefault(partition_key)
 
@@ -151,7 +151,7 @@ async def read_account(connection: Any) -> Account:
     policy = account.ConsistencyPolicy or {}
     return Account(
         policy.get("defaultConsistencyLevel"),
-        bool(account._EnableMultipleWritableLocations),  # noqa: SLF001 - the SDK shows it nowhere else
+        bool(account._EnableMultipleWritableLocations),  # noqa: SLF001 - the SDK shows it only here
     )
 
 
@@ -280,7 +280,7 @@ class TrackingTransport(AsyncHttpTransport[Any, Any]):
             attempts.answer_lost = attempts.answer_lost or _may_have_arrived(error)
             raise
         attempts.throttled, attempts.succeeded = response.status_code == 429, response.status_code < 300
-        attempts.answer_lost = attempts.answer_lost or _tells_no_outcome(response.status_code)
+        attempts.answer_lost = attempts.answer_lost or _leaves_outcome_open(response.status_code)
         return response
 
 
@@ -292,6 +292,6 @@ def _may_have_arrived(error: BaseException) -> bool:
     return not (unconnected or isinstance(error, ServiceRequestTimeoutError))
 
 
-def _tells_no_outcome(status: int) -> bool:
+def _leaves_outcome_open(status: int) -> bool:
     """408 and 5xx: the batch may be committed (the table of statuses in :mod:`cosmos_outbox.cosmos.store.errors`)."""
     return status == 408 or status >= 500

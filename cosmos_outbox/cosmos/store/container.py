@@ -124,7 +124,7 @@ def age(item: dict[str, Any], date: str | None) -> float:
     return float(answered_at - item["_ts"])
 
 
-def told_twice(items: Iterable[Item]) -> bool:
+def has_duplicates(items: Iterable[Item]) -> bool:
     """Whether one document is there twice, as azure-cosmos 4.17 returns it where a query meets a split partition.
 
     It makes its list of partitions anew and then adds those that it had still to ask once more
@@ -158,7 +158,7 @@ _SPLITS_IN_A_CALL = 2
 
 _NO_VERSION = '"no-version"'
 _FENCE_TTL_SECONDS = 60
-_TELLING = {Kind.CONFLICT, Kind.STALE, Kind.MISSING}
+_ABOUT_THE_STATE = {Kind.CONFLICT, Kind.STALE, Kind.MISSING}
 """Refusals that say what is stored, so that the caller reads next."""
 
 
@@ -241,7 +241,7 @@ class Container:
             return (await self._execute(partition_key, writes))[0]
         except StoreFailed as error:
             refusal = error.failure
-            if refusal.session_token is None and refusal.kind in _TELLING and not _is_fence(writes):
+            if refusal.session_token is None and refusal.kind in _ABOUT_THE_STATE and not _is_fence(writes):
                 try:
                     await self.fence(partition_key)
                 except (
@@ -365,7 +365,7 @@ class Container:
         """
         for _ in range(_SPLITS_IN_A_CALL + 1):
             first = await self._first(query, parameters, most, partition_key)
-            if not told_twice(first):
+            if not has_duplicates(first):
                 return first
         raise StoreFailed(
             Failure(Kind.PASSING, "partitions are split faster than they can be read: try again")

@@ -2,7 +2,7 @@
 
 A session token speaks for one physical partition, and a write reaches the one that its partition key lies in. So keys
 are made up until each physical partition has one; nothing is stored under them. An answer's token names the partition
-that gave it: where that is not the one that was meant, it was split meanwhile, one half has no fence, and all begins
+that gave it: where that is not the one that was meant, it was split in between, one half has no fence, and all begins
 anew. A split after the fences does no harm: the token of a partition counts for those that are made of it.
 """
 

@@ -21,7 +21,7 @@ const actions = [
 async function lookAtStuck() {
   const token = stuck.tokens.at(-1);
   const found = await call(`stuck?${query({ pageSize: PAGE, continuationToken: token })}`);
-  if (token !== stuck.tokens.at(-1)) return; // the page was turned meanwhile
+  if (token !== stuck.tokens.at(-1)) return; // the page was turned in between
   stuck.items = found.items;
   stuck.next = found.continuationToken;
   if (!stuck.items.length && stuck.tokens.length > 1) stuck.tokens = [null];

@@ -105,7 +105,7 @@ find("work-close").addEventListener("click", () => {
   find("work").hidden = true;
 });
 
-// Whoever leaves the page stops the work. Whoever forgets the key wants that.
+// Leaving the page stops the work, and so does forgetting the key.
 const leaving = { asks: true };
 addEventListener("beforeunload", (event) => {
   if (leaving.asks && isUnderWay()) event.preventDefault();
