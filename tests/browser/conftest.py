@@ -1,4 +1,4 @@
-"""One Chromium and one service that answers as told for the tests of a file."""
+"""One Chromium and one service that answers as set for the tests of a file."""
 
 from collections.abc import AsyncIterator
 

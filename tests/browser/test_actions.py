@@ -115,7 +115,7 @@ async def test_an_effect_is_not_run_again_by_the_page_itself(browser: Browser, s
         assert service.changes() == [path]
 
 
-async def test_an_answer_that_is_lost_is_told(browser: Browser, service: FakeService) -> None:
+async def test_an_answer_that_is_lost_is_shown(browser: Browser, service: FakeService) -> None:
     service.answers["stuck"] = [parked(1)]
     async with watched(browser, address(service)) as page:
         await page.get_by_role("button", name="Retry event 1").click()
@@ -145,7 +145,7 @@ async def test_ten_thousand_are_paged_selected_and_stopped(browser: Browser, ser
         await page.get_by_label("Reason").fill("a test")
         await press(page, "Discard 10,000")
         await eventually(lambda: len(service.changes()) >= 20)
-        wait = "new Promise((told) => { const at = performance.now(); setTimeout(() => told(performance.now() - at)) })"
+        wait = "new Promise((done) => { const at = performance.now(); setTimeout(() => done(performance.now() - at)) })"
         took = [await page.evaluate(wait) for _ in range(3)]  # a busy machine may hold up one of them
         assert min(took) < 500, "the page answers while it works"
         await press(page, "Stop")

@@ -103,7 +103,9 @@ def new_name() -> str:
     return f"L{uuid.uuid4().hex[:10]}"
 
 
-async def test_a_wrong_key_is_told_and_the_right_one_opens_the_book(browser: Browser, stack: Stack) -> None:
+async def test_a_wrong_key_is_reported_and_the_right_one_opens_the_book(
+    browser: Browser, stack: Stack
+) -> None:
     app, web = stack.functions.addresses
     async with watched(browser, web, calls=app) as page:
         await sign_in(page, "wrong")
@@ -260,7 +262,7 @@ async def test_the_book_is_sorted_by_what_was_changed_last(page: Page, api: aioh
         )
 
 
-async def test_a_lost_answer_is_told_and_the_same_save_makes_no_second_contact(
+async def test_a_lost_answer_is_shown_and_the_same_save_makes_no_second_contact(
     page: Page, api: aiohttp.ClientSession
 ) -> None:
     name = new_name()

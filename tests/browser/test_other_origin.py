@@ -1,4 +1,4 @@
-"""A page of another origin reads what the API tells in headers, in a real browser, past a host that answers CORS."""
+"""A page of another origin reads the API's headers, in a real browser, past a host that answers CORS."""
 
 import asyncio
 import json

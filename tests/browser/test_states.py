@@ -84,9 +84,9 @@ async def test_all_that_is_wrong_is_said_the_worst_first(browser: Browser, servi
     trouble(service)
     async with watched(browser, address(service)) as page:
         found = await findings(page)
-        told = found.pop(5)
-        assert told.startswith("Why events wait, reported at ")
-        assert told.endswith(": Service Bus cannot be reached")
+        shown = found.pop(5)
+        assert shown.startswith("Why events wait, reported at ")
+        assert shown.endswith(": Service Bus cannot be reached")
         assert found == [
             "Service Bus cannot be used: cannot be reached (ServiceBusConnectionError)",
             "No lease for 1 partition (2): nothing of it is forwarded.",
@@ -107,7 +107,7 @@ async def test_all_that_is_wrong_is_said_the_worst_first(browser: Browser, servi
         assert await page.title() == "(7) Operations"
 
 
-async def test_a_key_is_asked_for_once_and_a_wrong_one_is_told(
+async def test_a_key_is_asked_for_once_and_a_wrong_one_is_reported(
     browser: Browser, service: FakeService
 ) -> None:
     service.asks_for_key = True

@@ -79,7 +79,7 @@ async def containers_at(endpoint: str, clock: Clock = SYSTEM) -> AsyncIterator[C
 
 @dataclass
 class Recorder:
-    """A handler; fails as often as it is told, and stops inside a batch while it is held."""
+    """A handler; fails as often as it is asked to, and stops inside a batch while it is held."""
 
     failures: int = 0
     items: list[Mapping[str, Any]] = field(default_factory=list)
@@ -102,7 +102,7 @@ class Recorder:
             raise
         if self.failures:
             self.failures -= 1
-            raise ValueError("told to fail")
+            raise ValueError("asked to fail")
         self.items += changes
 
     def on_error(self, lease_token: str | None, error: Exception) -> None:

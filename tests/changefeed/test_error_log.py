@@ -1,4 +1,4 @@
-"""Without a callback of its own, a program's log tells an outage in a line and a bug with its traceback."""
+"""Without a callback of its own, a program's log has an outage in a line and a bug with its traceback."""
 
 import pytest
 from azure.core.exceptions import ServiceRequestError
@@ -44,4 +44,4 @@ async def test_a_failing_error_callback_is_logged_too_and_ends_nothing(
     ):
         await eventually(lambda: handler.ids == ["a-1"])
     assert "the callback is broken" in caplog.text
-    assert "lease 0: told to fail" in caplog.text
+    assert "lease 0: asked to fail" in caplog.text

@@ -23,7 +23,7 @@ async def lag(containers: Containers) -> dict[str, int]:
     return {each.lease_token: each.lag for each in estimated.leases}
 
 
-async def test_without_leases_there_is_no_lag_to_tell(memory: InMemory) -> None:
+async def test_without_leases_there_is_no_lag_to_report(memory: InMemory) -> None:
     estimated = await estimate_lag(memory.monitored, memory.leases)
     assert (estimated.leases, estimated.missing) == ([], ["0"])
 

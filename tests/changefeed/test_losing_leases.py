@@ -1,4 +1,4 @@
-"""Whoever loses a lease, in whatever moment, says so, leaves it alone and delivers nothing more of it."""
+"""An instance that loses a lease, at any moment, says so, leaves it alone and delivers nothing more of it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -39,15 +39,15 @@ async def write_again(memory: InMemory, item: str) -> None:
     await memory.leases.replace_item(item, document)
 
 
-Meanwhile = Callable[[InMemory, str], Awaitable[None]]
+Interference = Callable[[InMemory, str], Awaitable[None]]
 
 
 def around_reads(
     memory: InMemory,
     monkeypatch: pytest.MonkeyPatch,
     *,
-    before: Meanwhile | None = None,
-    after: Meanwhile | None = None,
+    before: Interference | None = None,
+    after: Interference | None = None,
 ) -> None:
     """Somebody does this to a document right before, or right after, it is read."""
     read = memory.leases.read_item
@@ -82,7 +82,7 @@ async def test_a_lease_that_is_deleted_between_two_steps_of_a_write_is_lost(
         await store.checkpoint(lease, '"7"')
 
 
-async def test_a_stale_lock_that_is_made_anew_meanwhile_is_left_to_its_owner(
+async def test_a_stale_lock_made_anew_in_between_is_left_to_its_owner(
     memory: InMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await memory.lease_store()

@@ -1,4 +1,4 @@
-"""Lease documents that somebody deletes are made again, and nothing is lost, whatever else fails meanwhile."""
+"""Lease documents that somebody deletes are made again, and nothing is lost, whatever else fails in between."""
 
 import asyncio
 import random
@@ -179,7 +179,7 @@ async def test_leases_are_deleted_while_replicas_of_the_leases_lag(memory: InMem
 
 
 async def test_a_gap_that_was_not_there_at_every_look_is_left_alone(memory: InMemory) -> None:
-    """One query for the leases may miss those that a split writes meanwhile."""
+    """One query for the leases may miss those that a split writes during it."""
     async with Recorder().processor(memory):
         pass
     reader = await FeedReader.open(memory.monitored)

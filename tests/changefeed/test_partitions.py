@@ -1,4 +1,4 @@
-"""The partitions are told as they are now, or not at all."""
+"""The partitions are returned as they are now, or not at all."""
 
 import asyncio
 
@@ -48,19 +48,19 @@ async def test_partitions_that_split_at_each_read_raise_feed_range_gone(
         await reader.partitions()
 
 
-async def test_a_partition_that_is_split_while_it_is_asked_is_told_as_its_halves(
+async def test_a_partition_that_is_split_while_it_is_asked_is_its_halves(
     memory: InMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look, splits = FeedReader.ranges, ["0", "1"]
 
-    async def split_meanwhile(reader: FeedReader) -> list[EpkRange]:
+    async def split_in_between(reader: FeedReader) -> list[EpkRange]:
         found = await look(reader)
         if splits:
             memory.split(splits.pop(0))
         return found
 
     reader = await FeedReader.open(memory.monitored)
-    monkeypatch.setattr(FeedReader, "ranges", split_meanwhile)
+    monkeypatch.setattr(FeedReader, "ranges", split_in_between)
     assert [each.id for each in await reader.partitions()] == ["3", "4", "2"]
 
 

@@ -58,10 +58,10 @@ async def test_a_batch_whose_handler_raises_is_reported_and_comes_again(memory: 
         await eventually(lambda: recorder.ids == ["a-1"])
 
     assert [ids for ids, _ in recorder.batches] == [["a-1"]] * 4
-    assert [(token, str(error)) for token, error in recorder.errors] == [("0", "told to fail")] * 3
+    assert [(token, str(error)) for token, error in recorder.errors] == [("0", "asked to fail")] * 3
 
 
-async def test_the_pulses_tell_a_loop_that_fails_and_one_that_hangs(memory: InMemory) -> None:
+async def test_the_pulses_show_a_loop_that_fails_and_one_that_hangs(memory: InMemory) -> None:
     handler = Recorder(failures=10**6)
     async with handler.processor(memory) as processor:
         await eventually(lambda: len(processor.pulses) == 2)

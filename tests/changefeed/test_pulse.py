@@ -1,4 +1,4 @@
-"""A loop that goes round is told from one that hangs, and its last round from those before."""
+"""A loop that goes round is distinguished from one that hangs, and its last round from those before."""
 
 from datetime import UTC, datetime
 
@@ -18,9 +18,9 @@ def test_a_loop_is_silent_since_the_end_of_its_last_round() -> None:
     assert pulse.silent_seconds == 5.0
 
 
-def test_a_round_that_failed_is_told_until_one_does_not() -> None:
-    pulse, told = Pulse(), list[bool]()
+def test_a_round_that_failed_is_reported_until_one_does_not() -> None:
+    pulse, seen = Pulse(), list[bool]()
     for failed in (True, False):
-        told.append(pulse.failed)
+        seen.append(pulse.failed)
         pulse.beat(failed=failed)
-    assert [*told, pulse.failed] == [False, True, False]
+    assert [*seen, pulse.failed] == [False, True, False]

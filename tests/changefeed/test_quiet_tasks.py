@@ -114,4 +114,4 @@ async def test_a_dropped_page_that_fails_leaves_no_unretrieved_exception(memory:
         recorder.go_on.set()
         await eventually(lambda: recorder.ids == ["a-0", "a-1"])
         assert complaints() == []
-    assert [str(error) for _, error in recorder.errors] == ["told to fail"]
+    assert [str(error) for _, error in recorder.errors] == ["asked to fail"]

@@ -25,7 +25,7 @@ async def pass_time(wanted: float) -> None:
 
 @pytest.fixture
 def away(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[float]]:
-    """From now on a call of the lease store fails; told is when it was made."""
+    """From now on a call of the lease store fails; the times of the calls are noted."""
 
     def fail(name: str) -> list[float]:
         asked: list[float] = []
@@ -55,8 +55,8 @@ async def test_a_lease_is_retried_often_and_given_up_only_when_it_expires(
         assert seconds() - acquired == pytest.approx(60, abs=0.5)
         recorder.go_on.set()
     assert len(asked) > 5, "not once each 17 s"
-    told = [(token, str(error)) for token, error in recorder.errors]
-    assert told[: len(asked)] == [("0", "the store is away")] * len(asked)
+    reported = [(token, str(error)) for token, error in recorder.errors]
+    assert reported[: len(asked)] == [("0", "the store is away")] * len(asked)
 
 
 async def test_a_lease_whose_renewal_is_not_answered_is_given_up_when_it_expires(

@@ -1,4 +1,4 @@
-"""A processor that is woken looks at once; whoever forgets to wake it waits for the poll, and nothing is lost."""
+"""A processor that is woken looks at once; without a wake it waits for the poll, and nothing is lost."""
 
 import asyncio
 import uuid

@@ -68,7 +68,7 @@ def _ends_with(monkeypatch: pytest.MonkeyPatch, problem: BaseException | None) -
     return demo.main([])
 
 
-def test_a_broken_promise_is_told_at_the_end_with_the_log(
+def test_a_broken_promise_is_printed_at_the_end_with_the_log(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _ends_with(monkeypatch, None) == 1

@@ -260,7 +260,7 @@ async def test_a_reactions_delayed_step_is_a_deadline_that_a_change_cancels(
     assert await offers.history(name) == ["OfferMade", "OfferExtended", ends]
 
 
-async def test_one_that_cannot_be_met_holds_up_no_other_and_is_told(
+async def test_one_that_cannot_be_met_holds_up_no_other_and_is_logged(
     offers: Offers, caplog: pytest.LogCaptureFixture, recorded: Recorded
 ) -> None:
     broken = await offers.made(NOON - timedelta(seconds=90), name="broken-1")
@@ -282,7 +282,7 @@ async def test_one_that_cannot_be_met_holds_up_no_other_and_is_told(
     assert (recorded.gauge("outbox.due.aggregates"), recorded.gauge("outbox.due.oldest")) == (0, 0.0)
 
 
-async def test_an_offer_that_stays_due_is_told_as_a_bug(
+async def test_an_offer_that_stays_due_is_logged_as_a_bug(
     offers: Offers, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Offer, "forgets", True)

@@ -91,7 +91,7 @@ async def test_an_entry_without_a_newer_schemas_text_is_in_no_list_sorted_by_it(
         assert second.continuation_token is None
 
 
-async def test_a_token_tells_nothing_and_is_of_its_list_alone(
+async def test_a_token_reveals_nothing_and_is_of_its_list_alone(
     listed: tuple[Entries[Thing], Listing[Thing]],
 ) -> None:
     """The list is sorted by what may be a person's name."""

@@ -234,7 +234,7 @@ def test_a_worker_answers_prometheus_where_it_answers_probes() -> None:
 
 
 @pytest.mark.long
-def test_a_worker_that_is_not_told_to_count_for_prometheus_says_how() -> None:
+def test_a_worker_without_prometheus_metrics_says_how_to_enable_them() -> None:
     answer = run(SCRAPED).out
     assert answer.startswith("HTTP/1.1 404 ")
     assert "OTEL_METRICS_EXPORTER=prometheus" in answer

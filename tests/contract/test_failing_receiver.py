@@ -122,7 +122,7 @@ async def test_the_pauses_grow_to_an_hour_until_the_event_is_too_old(world: Worl
     assert ids(1)[0] not in faulty.taken
 
 
-async def test_a_receiver_that_is_away_meanwhile_makes_the_pauses_grow_too(
+async def test_a_receiver_that_is_away_in_between_makes_the_pauses_grow_too(
     world: World, faulty: Faulty
 ) -> None:
     await world.feed(event(1))

@@ -314,7 +314,7 @@ async def of_one_contact(application: Wired, simulation: Simulation) -> Operatio
     )
 
 
-async def test_what_an_applied_event_costs_is_told(
+async def test_the_cost_of_an_applied_event_is_documented(
     application: Wired, another: Wired, simulation: Simulation
 ) -> None:
     """In one process and in another, whose clients share nothing."""
@@ -348,7 +348,7 @@ async def test_what_an_applied_event_costs_is_told(
 
 
 @pytest.mark.long
-async def test_what_an_effect_costs_is_told(application: Wired, simulation: Simulation) -> None:
+async def test_the_cost_of_an_effect_is_documented(application: Wired, simulation: Simulation) -> None:
     await filled(application, simulation, 1)
     outbox, key = application.outbox, AggregateKey("contact", "7")
     names = ["ContactCreatedEvent", "ContactEmailUpdatedEvent"]
@@ -394,7 +394,7 @@ async def test_what_an_effect_costs_is_told(application: Wired, simulation: Simu
         pytest.param(InOrder.NEWEST, "changes one, newest or each in order", marks=pytest.mark.long),
     ],
 )
-async def test_what_a_reaction_costs_is_told(
+async def test_the_cost_of_a_reaction_is_documented(
     application: Wired, simulation: Simulation, order: InOrder, what: str
 ) -> None:
     client = application.outbox.container("contacts")._client
@@ -419,7 +419,7 @@ async def test_what_a_reaction_costs_is_told(
             told(f"| {row} | {shown(asked)} | {charge(asked):.2f} |")
 
 
-async def test_what_a_read_costs_is_told(application: Wired, simulation: Simulation) -> None:
+async def test_the_cost_of_a_read_is_documented(application: Wired, simulation: Simulation) -> None:
     await filled(application, simulation, 3)
     contact_id = (await contacts_of(application).create(DETAILS, ORIGIN)).aggregate.id
     for number in range(4):
@@ -442,7 +442,7 @@ async def test_what_a_read_costs_is_told(application: Wired, simulation: Simulat
 
 
 @pytest.mark.long
-async def test_what_the_workers_do_beside_is_told(
+async def test_what_the_workers_do_beside_is_documented(
     application: Wired, simulation: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each has no timers, and does what they do itself; of a walk the workers share the progress."""
@@ -463,7 +463,7 @@ async def test_what_the_workers_do_beside_is_told(
     assert charge(simulation.taken()) == 0, "a probe reads the container's properties, which is not billed"
 
 
-def test_the_timers_of_the_functions_plan_are_told_too() -> None:
+def test_the_timers_of_the_functions_plan_are_documented_too() -> None:
     runs = {name: MONTH / timedelta(minutes=minutes) for name, minutes in TIMERS.items()}
     seconds = sum(
         count * (SILENCE_SECONDS + 1 if name == "watch_contact_directory" else 1)

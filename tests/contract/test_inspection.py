@@ -74,7 +74,7 @@ def raising(error: Exception) -> Callable[..., Awaitable[None]]:
 
 
 @pytest.mark.known_gap(Gap.INDEX_POLICY)
-async def test_a_container_is_told_as_it_is_deployed(
+async def test_a_container_is_reported_as_it_is_deployed(
     cosmos_server: Service, database: DatabaseProxy, closed: list[CosmosClient]
 ) -> None:
     policy: dict[str, Any] = {
@@ -106,7 +106,7 @@ async def test_a_container_is_told_as_it_is_deployed(
     assert (bare.default_ttl, bare.indexing.enabled) == (None, False)
 
 
-async def test_the_unique_keys_of_a_container_are_told(
+async def test_the_unique_keys_of_a_container_are_reported(
     cosmos_server: Service, database: DatabaseProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the service has them; devstack makes no container with one."""
@@ -188,7 +188,7 @@ TOLD = datetime(2026, 3, 1, 12, tzinfo=UTC)
         (None, None),
     ],
 )
-async def test_how_far_the_clock_is_off_is_known_from_an_answer_that_tells_it(
+async def test_how_far_the_clock_is_off_is_known_from_an_answers_date(
     cosmos_server: Service,
     monkeypatch: pytest.MonkeyPatch,
     headers: Mapping[str, str] | None,

@@ -429,7 +429,7 @@ async def test_the_record_is_one_of_the_hundred_operations(heaps: Instances) -> 
     await heaps.change(name, puts(times=99))
 
 
-async def test_who_loses_each_race_is_told_and_not_where_its_duplicate_won(heaps: Instances) -> None:
+async def test_losing_each_race_is_a_conflict_unless_the_duplicate_won(heaps: Instances) -> None:
     """decide_anew, and record_before_no: 409 is a no too."""
     name = await heaps.made()
     asking = Asking(name)

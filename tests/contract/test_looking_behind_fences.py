@@ -47,7 +47,7 @@ async def test_what_no_list_shows_yet_is_found(store: CosmosStore, source: OwnSo
     assert (found.sequence, found.state) == (3, {"lastSequence": 3, "n": 1})
 
 
-async def test_two_of_one_id_that_no_list_shows_yet_are_told(
+async def test_two_of_one_id_that_no_list_shows_yet_are_reported(
     store: CosmosStore, source: OwnSource[Any]
 ) -> None:
     await stored(store, ["a", "b"])
@@ -55,5 +55,5 @@ async def test_two_of_one_id_that_no_list_shows_yet_are_told(
         await source.newest(THING)
 
 
-async def test_what_is_nowhere_is_gone(source: OwnSource[Any]) -> None:
+async def test_what_is_in_no_partition_is_gone(source: OwnSource[Any]) -> None:
     assert await source.newest(THING) is None

@@ -163,7 +163,7 @@ async def test_ids_of_odd_characters_are_stored_and_read(world: World) -> None:
 
 
 @pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
-async def test_what_the_store_refuses_stores_nothing_and_is_told_by_its_id(world: World) -> None:
+async def test_what_the_store_refuses_stores_nothing_and_is_named_by_its_id(world: World) -> None:
     stale = str(await world.book())
     await world.move()
     before = await world.ids()
@@ -346,7 +346,7 @@ async def test_a_transaction_is_used_once_and_inside_its_block(world: World) -> 
         await tx.__aenter__()
 
 
-async def test_what_only_the_store_knows_to_be_wrong_is_told_of_the_document(world: World) -> None:
+async def test_what_only_the_store_knows_to_be_wrong_names_the_document(world: World) -> None:
     with pytest.raises(Unpublishable, match=r"the store does not take .*400.*ttl"):
         await world.run(lambda tx: tx.create(world.document("a", ttl=0)))
     assert await world.all() == []

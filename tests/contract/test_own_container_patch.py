@@ -90,7 +90,7 @@ async def test_a_patch_whose_condition_or_version_does_not_hold_stores_nothing(w
     assert (await world.read("n-1"))["count"] == 11
 
 
-async def test_a_path_that_the_document_does_not_have_is_told_of_the_patch(world: World) -> None:
+async def test_a_path_that_the_document_does_not_have_is_named_in_the_error(world: World) -> None:
     with pytest.raises(Unpublishable, match=r"document n-1 .*the paths of a patch are in the document"):
         await world.run(patched({"op": "remove", "path": "/none"}), noted)
     assert await world.events() == []
@@ -186,7 +186,7 @@ async def test_a_patch_without_an_event_is_not_sent_again(cosmos: Server, shaky:
 
 
 @pytest.mark.own_stack
-async def test_a_rival_is_still_told_by_its_document_after_a_loss(cosmos: Server, shaky: World) -> None:
+async def test_a_rival_is_still_known_by_its_document_after_a_loss(cosmos: Server, shaky: World) -> None:
     await cosmos.faults.add("fail-before-commit", count=1, **BATCHES)
     with pytest.raises(AlreadyExists, match="document n-1 is there already"):
         await shaky.run(lambda tx: tx.create(shaky.document("n-1")), noted)

@@ -167,7 +167,7 @@ async def test_a_document_that_says_deleted_makes_a_deleted_entry_that_stays(des
     assert await desk.handle(2) == Complete(SkipReason.DELETED)
 
 
-async def test_one_id_in_two_partitions_is_told_and_not_guessed(desk: Desk) -> None:
+async def test_one_id_in_two_partitions_is_reported_and_not_guessed(desk: Desk) -> None:
     await desk.book("b-1", "acme")
     event = await desk.event(1)
     await desk.proxy.create_item(
@@ -186,7 +186,7 @@ async def test_documents_of_other_kinds_are_never_taken_for_the_aggregate(desk: 
     assert (await desk.walked()).sources == 1
 
 
-async def test_a_walk_finds_what_no_event_told(desk: Desk) -> None:
+async def test_a_walk_finds_what_no_event_reported(desk: Desk) -> None:
     for booking, tenant in (("b-1", "acme"), ("b-2", 17), ("b-3", True), ("b-4", "x")):
         await desk.book(booking, tenant)
     await desk.handle(1)

@@ -333,7 +333,7 @@ async def test_poison_of_no_aggregate_blocks_nothing(world: World) -> None:
 
 
 @pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
-async def test_a_replay_sends_what_the_relay_parks_meanwhile(world: World) -> None:
+async def test_a_replay_sends_what_the_relay_parks_during_it(world: World) -> None:
     await world.feed(large(1))
     world.topic.limit = 10_000
     settle, fed = world.lot.settle, False
@@ -609,7 +609,7 @@ async def test_a_replay_while_the_broker_is_away_keeps_everything(world: World) 
 
 
 @pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
-async def test_what_is_parked_anew_is_told_and_what_was_parked_before_is_not(world: World) -> None:
+async def test_what_is_parked_anew_is_reported_and_what_was_before_is_not(world: World) -> None:
     await world.feed(large(1))
     for parked, new in (((2, 3), (2, 3)), ((3, 4), (4,))):
         marker = await world.marker()
@@ -836,7 +836,7 @@ async def test_the_blocks_of_a_large_page_are_found_whether_few_or_many(
     assert len(await world.listed()) == 8
 
 
-async def test_each_parked_event_tells_why_it_is_parked(cosmos_lot: CosmosParkingLot) -> None:
+async def test_each_parked_event_has_the_reason_why_it_is_parked(cosmos_lot: CosmosParkingLot) -> None:
     world = World(cosmos_lot, BusPublisher(limit=1000))
     await world.feed(large(1), event(2))
     behind = f"waits behind event {ids(1)[0]}"
@@ -849,7 +849,7 @@ async def test_each_parked_event_tells_why_it_is_parked(cosmos_lot: CosmosParkin
     assert "waits" not in broken.reason, "of what nobody can read, its own fault is told"
 
 
-async def test_an_operator_is_told_of_what_a_lagging_replica_does_not_know(cosmos_server: Service) -> None:
+async def test_an_operator_sees_what_a_lagging_replica_does_not_know(cosmos_server: Service) -> None:
     async with (
         contacts_database(cosmos_server) as database,
         CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client,

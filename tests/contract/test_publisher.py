@@ -103,7 +103,7 @@ async def test_a_page_has_an_outcome_for_each_aggregate_in_its_order(broker: Bro
     assert await received(broker, "a8", 2) == ["a8-1", "a8-2"]
 
 
-async def test_a_failure_tells_how_much_was_accepted_before_it(
+async def test_a_failure_has_the_number_accepted_before_it(
     servicebus_broker: ServiceBusBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send = ServiceBusSender.send_messages

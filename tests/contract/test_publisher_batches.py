@@ -238,7 +238,7 @@ async def test_a_message_above_the_batch_limit_is_sent_alone_and_in_order(bench:
 
 
 @pytest.mark.long
-async def test_a_message_is_refused_only_when_a_new_link_tells_the_same_limit(bench: Bench) -> None:
+async def test_a_message_is_refused_only_when_a_new_link_has_the_same_limit(bench: Bench) -> None:
     """The topic's limit was raised while the links are open, which tell the limit of their opening."""
     large = event("a", 1, "x" * 2_000_000)
     assert isinstance((await publish(bench.publisher, [large], [event("b", 1)]))[0], Refused)

@@ -174,7 +174,7 @@ async def test_a_no_is_recorded_and_stays(heaps: Heaps) -> None:
     assert await heaps.marks(name) == []
 
 
-async def test_another_message_with_the_same_id_is_told(
+async def test_another_message_with_the_same_id_is_reported(
     heaps: Heaps, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = await heaps.made()
@@ -391,7 +391,7 @@ async def test_a_message_of_unknown_outcome_is_not_done(
     ("kind", "error"),
     [(Kind.TOO_LARGE, ReactionRefused), (Kind.INVALID, Unstorable), (Kind.DENIED, StoreUnavailable)],
 )
-async def test_what_the_store_does_not_take_is_told_as_what_it_is(
+async def test_what_the_store_does_not_take_is_reported_as_what_it_is(
     heaps: Heaps, monkeypatch: pytest.MonkeyPatch, kind: Kind, error: type[Exception]
 ) -> None:
     name, inbox = await heaps.made(), heaps.instance()
@@ -577,7 +577,7 @@ async def test_what_was_given_up_is_not_applied_by_a_slow_instance(heaps: Heaps,
     assert await heaps.marks(name) == []
 
 
-async def test_what_was_applied_meanwhile_is_not_given_up(heaps: Heaps) -> None:
+async def test_what_was_applied_in_between_is_not_given_up(heaps: Heaps) -> None:
     name = await heaps.made()
     message = told(name, "a")
     _MESSAGES[message.id] = message

@@ -184,7 +184,7 @@ async def test_cancellations_out_of_calls_end_no_slot(
     assert "messages wait: CancelledError was raised" in caplog.text
 
 
-async def test_a_broker_that_refuses_is_asked_ever_more_rarely_and_told_of_once(
+async def test_a_broker_that_refuses_is_asked_ever_more_rarely_and_logged_once(
     worker: Worker, wire: Wire, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO, logger="cosmos_outbox")

@@ -96,7 +96,7 @@ async def test_where_no_lease_is_left_all_is_late_and_at_risk(
 
 
 @pytest.mark.known_gap(Gap.CHANGE_FEED)
-async def test_why_events_wait_is_told_from_what_relays_have_kept(observer: RelayObserver) -> None:
+async def test_why_events_wait_is_shown_from_what_relays_have_kept(observer: RelayObserver) -> None:
     """By whichever process: the reasons are beside the leases, each with its last time."""
     await observer.failures.note(FailureReason.BROKER_AWAY, "Service Bus cannot be reached")
     another = replace(
@@ -113,7 +113,7 @@ async def test_why_events_wait_is_told_from_what_relays_have_kept(observer: Rela
     ]
 
 
-async def test_failures_are_told_from_a_time_on(observer: RelayObserver) -> None:
+async def test_failures_are_returned_from_a_time_on(observer: RelayObserver) -> None:
     at = utc_now()
     failures = replace(observer.failures, clock=lambda: at)
     await failures.note(FailureReason.BROKER_AWAY, "x" * 1000)

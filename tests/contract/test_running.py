@@ -113,7 +113,7 @@ async def test_each_worker_can_be_left_to_another_process(world: World) -> None:
             await eventually(lambda: _is(world, second.wired, person, ("Ada", 1)))
 
 
-async def test_a_deployment_that_is_wrong_is_told_before_the_block(world: World) -> None:
+async def test_a_deployment_that_is_wrong_is_reported_before_the_block(world: World) -> None:
     with pytest.raises(Misconfigured, match="does not exist"):
         async with running(
             world.service, environment=world.settings | {"COSMOS_CONTAINER": "no-such-container"}
@@ -124,9 +124,7 @@ async def test_a_deployment_that_is_wrong_is_told_before_the_block(world: World)
             raise AssertionError("the block has begun")
 
 
-async def test_a_connection_that_cannot_be_right_is_told_before_the_block(
-    world: World,
-) -> None:
+async def test_a_connection_that_cannot_be_right_is_refused_before_the_block(world: World) -> None:
     """The subscribers would begin again and again, and receive nothing."""
     setting, service = "SERVICEBUS", "Service Bus"
     wrong = world.settings | {setting: "no connection string"}
@@ -142,7 +140,7 @@ async def test_a_connection_that_cannot_be_right_is_told_before_the_block(
         pytest.param(Misconfigured("the topic was deleted"), marks=pytest.mark.long),
     ],
 )
-async def test_a_worker_that_crashes_is_told_and_begun_again(
+async def test_a_worker_that_crashes_is_logged_and_begun_again(
     error: Exception, world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(running_module, "_FIRST_PAUSE_SECONDS", 0.3)

@@ -234,7 +234,7 @@ async def test_a_read_on_a_lagging_replica_fails_as_such_without_an_sdk_session(
 _LIST = "SELECT * FROM c WHERE c.type = 'note' ORDER BY c.id"
 
 
-async def test_a_list_tells_each_document_once_though_the_sdk_tells_some_twice(
+async def test_a_list_has_each_document_once_though_the_sdk_repeats_some(
     container: LateOnce, cosmos: Service
 ) -> None:
     container.writes = 1

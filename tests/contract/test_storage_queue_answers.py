@@ -191,7 +191,7 @@ def account_at(address: str) -> Connection:
 
 
 @pytest.mark.parametrize("count", [0, 7])
-async def test_it_is_told_how_many_messages_a_queue_has_and_whether_there_is_one(count: int) -> None:
+async def test_a_queues_number_of_messages_and_its_existence_are_reported(count: int) -> None:
     with serving(answering(200, "", missing="missing", count=count)) as address:
         assert await messages_in(account_at(address), None, "there", seconds=60) == count
         assert await messages_in(account_at(address), None, "missing", seconds=60) is None
@@ -214,7 +214,7 @@ async def test_a_look_at_all_queues_names_the_one_that_is_missing() -> None:
         (501, "NotImplemented", CannotCheck, r"it answers with an error \(501 NotImplemented\)"),
     ],
 )
-async def test_whoever_may_not_look_is_told_apart_from_whoever_gets_no_answer(
+async def test_a_denied_check_is_distinguished_from_one_without_an_answer(
     status: int, code: str, error: type[Exception], told: str
 ) -> None:
     with serving(answering(status, code)) as address:

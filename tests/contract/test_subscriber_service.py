@@ -357,7 +357,7 @@ async def _without_subscription(world: World, capsys: pytest.CaptureFixture[str]
     return out.replace("nobody", "guests")
 
 
-def test_a_database_that_nobody_names_is_told_by_its_setting() -> None:
+def test_a_database_that_nobody_names_is_reported_by_its_setting() -> None:
     connection = "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5"
     settings = {"COSMOS": connection, "SERVICEBUS": "Endpoint=sb://b"}
     service = Service("hotel", publishes=False, store=CosmosDatabase(), names=Names(topic="t"))

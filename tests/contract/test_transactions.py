@@ -214,7 +214,7 @@ THROTTLED_AFTER_LOSS = Failure(Kind.THROTTLED, "429", answer_lost=True)
         *((each, True) for each in (Loss.NOT_WRITTEN, Loss.NO_ANSWER, Loss.REPEATED, Loss.THROTTLED)),
     ],
 )
-async def test_a_lost_answer_stores_once_and_tells_the_version(
+async def test_a_lost_answer_stores_once_and_returns_the_version(
     writer: Writer, loss: Loss, made: bool
 ) -> None:
     if made:
@@ -249,7 +249,7 @@ async def test_a_lost_answer_and_a_throttled_repetition(writer: Writer) -> None:
 
 
 @pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
-async def test_a_rival_after_a_lost_answer_leaves_no_version_to_tell(writer: Writer) -> None:
+async def test_a_rival_after_a_lost_answer_leaves_no_version_to_return(writer: Writer) -> None:
     await writer.make()
     commit = await writer.read()
     after_the_next(writer, lambda: change(writer))
@@ -337,7 +337,7 @@ async def test_an_event_planted_under_our_id_proves_nothing(writer: Writer) -> N
     assert await writer.container.read(writer.item_id, writer.key, consistent=True) is None
 
 
-async def test_every_end_that_may_have_stored_events_is_told_at_once(
+async def test_every_end_that_may_have_stored_events_is_notified_at_once(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A relay in this process looks then: it need not wait for its poll."""
@@ -458,7 +458,7 @@ async def test_where_no_refusal_has_a_token_a_document_of_the_outbox_gives_one(
 
 
 @own_stack
-async def test_a_real_rival_is_still_told_after_a_loss(cosmos: Server, outside: Writer) -> None:
+async def test_a_real_rival_is_still_reported_after_a_loss(cosmos: Server, outside: Writer) -> None:
     commit = await outside.read()
     await change(outside)
     await cosmos.faults.add("fail-before-commit", count=1, **batches(outside))
@@ -471,7 +471,7 @@ async def test_a_real_rival_is_still_told_after_a_loss(cosmos: Server, outside: 
 
 
 @own_stack
-async def test_what_is_stored_is_told_although_its_versions_cannot_be_read(
+async def test_what_is_stored_is_reported_although_its_versions_are_unreadable(
     cosmos: Server, outside: Writer
 ) -> None:
     """The answer is lost, and throttled is the look at the documents, not the read of the event that proves it."""

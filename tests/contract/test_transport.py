@@ -25,7 +25,7 @@ from cosmos_outbox.cosmos.store.errors import Failure, Kind
         ([503, 412], True, False),
     ],
 )
-async def test_an_answer_that_does_not_tell_the_outcome_is_a_lost_one(
+async def test_an_answer_that_leaves_the_outcome_open_is_a_lost_one(
     answers: list[int], answer_lost: bool, throttled: bool
 ) -> None:
     left = iter(answers)
@@ -49,7 +49,7 @@ async def test_an_answer_that_does_not_tell_the_outcome_is_a_lost_one(
 @pytest.mark.parametrize(
     ("status", "unknown"), [(403, False), (449, False), (408, True), (410, True), (500, True), (503, True)]
 )
-def test_the_last_answer_tells_whether_it_wrote_anything(status: int, unknown: bool) -> None:
+def test_the_last_answer_says_whether_it_wrote_anything(status: int, unknown: bool) -> None:
     passing = Failure(Kind.PASSING, "answered", status=status)
     assert Attempts().outcome(passing).answer_lost is unknown
     assert Attempts(answer_lost=True).outcome(passing).answer_lost, "an earlier attempt may have been stored"

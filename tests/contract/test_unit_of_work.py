@@ -220,7 +220,7 @@ async def test_an_id_in_use_or_deleted_lately_is_refused_by_name(store: CosmosSt
     assert [event.sequence for event in await store.events(key(contact_id))] == [1, 2]
 
 
-async def test_one_aggregate_read_twice_and_changed_twice_is_a_bug_that_is_told(store: CosmosStore) -> None:
+async def test_one_aggregate_read_twice_and_changed_twice_is_a_reported_bug(store: CosmosStore) -> None:
     contact_id = await create(store)
     async with store.open() as work:
         for text in ("one", "two"):

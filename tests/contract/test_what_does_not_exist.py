@@ -27,7 +27,7 @@ from tests.support.publishing import event, publish
 
 
 @pytest.mark.parametrize("missing", ["parked eventś", "no-claims"])
-async def test_a_missing_container_is_told_by_its_own_name(cosmos_server: Service, missing: str) -> None:
+async def test_a_missing_container_is_reported_by_its_own_name(cosmos_server: Service, missing: str) -> None:
     async with (
         contacts_database(cosmos_server) as database,
         CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client,
@@ -45,9 +45,7 @@ async def test_a_missing_container_is_told_by_its_own_name(cosmos_server: Servic
         assert missing in str(failed.value.failure.passing())
 
 
-async def test_a_container_that_is_deleted_while_it_is_used_is_told_by_its_name(
-    cosmos_server: Service,
-) -> None:
+async def test_a_container_deleted_while_it_is_used_is_reported_by_its_name(cosmos_server: Service) -> None:
     async with (
         contacts_database(cosmos_server) as database,
         CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client,
@@ -67,15 +65,13 @@ async def test_a_container_that_is_deleted_while_it_is_used_is_told_by_its_name(
             assert f"container {CONTACTS} of database {database.id}" in str(failed.value.failure.error())
 
 
-async def test_a_missing_database_is_told_with_the_container_that_was_looked_for(
-    cosmos_server: Service,
-) -> None:
+async def test_a_missing_database_is_reported_with_the_wanted_container(cosmos_server: Service) -> None:
     async with CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client:
         with pytest.raises(Misconfigured, match="container contacts of database no-such-database"):
             await Container(client, "no-such-database", "contacts").check()
 
 
-async def test_the_sdks_own_clients_tell_it_too(cosmos_server: Service) -> None:
+async def test_the_sdks_own_clients_show_it_too(cosmos_server: Service) -> None:
     """As the relay worker uses them for the feed and the leases."""
     async with (
         contacts_database(cosmos_server) as database,
@@ -95,7 +91,7 @@ async def test_an_item_that_does_not_exist_is_no_missing_container(cosmos_server
         assert await Container(client, database.id, CONTACTS).read("i", "p") is None
 
 
-async def test_a_missing_topic_is_told_as_what_it_is(servicebus_server: Service) -> None:
+async def test_a_missing_topic_is_reported_as_what_it_is(servicebus_server: Service) -> None:
     connection = servicebus_connection(servicebus_server)
     async with ServiceBusClient.from_connection_string(connection, retry_total=0) as client:
         publisher = ServiceBusPublisher(
@@ -142,7 +138,9 @@ async def test_a_topic_deleted_under_open_links_is_reported_as_missing(servicebu
 
 
 @pytest.mark.needs_a_socket("a way that takes time")
-async def test_a_look_at_a_topic_tells_a_round_trip_without_the_opening(servicebus_server: Service) -> None:
+async def test_a_check_of_a_topic_measures_a_round_trip_without_the_opening(
+    servicebus_server: Service,
+) -> None:
     settings = contact_service.settings(
         {"COSMOS": "AccountEndpoint=x;AccountKey=y;", "SERVICEBUS": servicebus_connection(servicebus_server)}
     )

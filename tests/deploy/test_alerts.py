@@ -104,7 +104,7 @@ def test_the_defaults_are_those_that_were_asked_for() -> None:
     assert [defaults[name] for name in none] == ["0", "0", "0"]
 
 
-def test_without_an_address_nobody_is_told_and_the_alerts_are_there() -> None:
+def test_without_an_address_nobody_is_notified_and_the_alerts_are_there() -> None:
     assert "= if (!empty(email)) {" in MODULE.declaration("resource", "operators").text
     for resource in ("logRules", "metricRules"):
         rule = MODULE.declaration("resource", resource)

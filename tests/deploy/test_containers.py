@@ -64,7 +64,7 @@ def test_keda_finds_the_relays_leases_and_no_others() -> None:
     assert metadata["endpoint"] == metadata["endpoint"].lower(), "KEDA compares as it is written"
 
 
-def test_the_names_that_keda_is_told_are_those_of_the_deployment() -> None:
+def test_the_names_that_keda_gets_are_those_of_the_deployment() -> None:
     [trigger] = SCALED["spec"]["triggers"]
     settings = bicep.evaluated(bicep.settings(host=False))
     told = {name: trigger["metadata"][name] for name in (

@@ -106,7 +106,7 @@ def test_the_deployment_publishes_before_an_optional_preflight() -> None:
     assert (inputs["preflight"]["type"], inputs["preflight"]["default"]) == ("boolean", True)
 
 
-def test_the_emulators_are_where_the_tests_look_for_them_and_nowhere_else() -> None:
+def test_the_emulators_are_only_where_the_tests_look_for_them() -> None:
     compose = ROOT / "deploy" / "emulators" / "compose.yaml"
     services = read(compose)["services"]
     published = {port for service in services.values() for port in service.get("ports", [])}

@@ -35,7 +35,7 @@ def test_the_command_lists_its_parts(arguments: list[str], code: int) -> None:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_a_command_is_told_of_in_the_documents(part: str) -> None:
+def test_a_command_is_described_in_the_documents(part: str) -> None:
     """A command that nobody can find is of no use in an outage."""
     pages = "".join(page.read_text() for page in (ROOT / "docs").rglob("*.md"))
     assert re.search(rf"cosmos-outbox {part}\b", pages)

@@ -62,7 +62,7 @@ def test_the_required_modules_are_those_of_the_requirements_files() -> None:
     )
 
 
-def test_who_follows_the_feed_is_told_which_package_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_of_the_feed_gets_the_name_of_the_package_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cosmos_changefeed", None)
     with pytest.raises(Misconfigured, match=r"cosmos-changefeed.* not installed; .*cosmos-outbox\[relay\]"):
         getattr(changefeed, "session_lsn")  # noqa: B009 - a type checker takes it for one that is there

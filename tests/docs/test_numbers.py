@@ -65,7 +65,7 @@ TOLD = {
 
 
 @pytest.mark.parametrize(("page", "text"), [(page, text) for page, texts in TOLD.items() for text in texts])
-def test_a_page_tells_the_codes_number(page: str, text: str) -> None:
+def test_a_page_states_the_codes_number(page: str, text: str) -> None:
     assert text in " ".join((ROOT / page).read_text().split())
 
 

@@ -112,9 +112,7 @@ async def test_a_far_too_long_body_is_refused_by_the_host_before_it_arrives(
     assert b"Content-Length: 0\r\n" in head
 
 
-async def test_browsers_are_told_to_come_over_tls_alone(
-    shared_stack: Stack, http: aiohttp.ClientSession
-) -> None:
+async def test_browsers_are_sent_to_tls_alone(shared_stack: Stack, http: aiohttp.ClientSession) -> None:
     behind_tls = {"Host": "contacts.example", "X-Forwarded-Proto": "https"}
     for path, status in (("operations", 200), (f"contacts/{NOBODY}", 404), ("contacts", 200)):
         async with http.get(f"{shared_stack.url}/{path}", headers=behind_tls) as answer:
@@ -161,9 +159,7 @@ class Caller:
         return headers
 
 
-async def test_every_call_is_answered_as_the_document_tells(
-    shared_stack: Stack, http: aiohttp.ClientSession
-) -> None:
+async def test_every_call_is_answered_as_documented(shared_stack: Stack, http: aiohttp.ClientSession) -> None:
     call = Caller(shared_stack, http)
     contacts, contact = "/api/contacts", "/api/contacts/{id}"
 

@@ -278,7 +278,7 @@ ALLOWED = [
 ]
 
 
-async def test_a_method_that_a_path_does_not_take_is_told_those_that_it_takes(api: httpx.AsyncClient) -> None:
+async def test_a_method_that_a_path_does_not_take_gets_those_that_it_takes(api: httpx.AsyncClient) -> None:
     for method, path, allowed in ALLOWED:
         answer = await api.request(method, path)
         assert (answer.status_code, answer.headers["Allow"]) == (405, allowed), (method, path)

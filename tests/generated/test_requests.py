@@ -142,7 +142,7 @@ def judged(api: Api, case: Case[Any], mode: GenerationMode) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("mode", [*GenerationMode])
 @pytest.mark.parametrize("operation", OF_CALLERS)
-def test_generated_requests_are_answered_as_the_document_tells(
+def test_generated_requests_are_answered_as_documented(
     api: Api, operation: str, mode: GenerationMode
 ) -> None:
     schema = schemathesis.openapi.from_dict(document(), config=CONFIG)
@@ -163,7 +163,7 @@ def test_generated_requests_are_answered_as_the_document_tells(
     each()
 
 
-def test_without_a_key_or_with_a_wrong_one_the_document_tells_401(api: Api) -> None:
+def test_without_a_key_or_with_a_wrong_one_the_document_has_401(api: Api) -> None:
     schema = schemathesis.openapi.from_dict(document(), config=CONFIG)
     for headers in ({}, {"x-functions-key": "wrong"}):
         case = schema["/api/contacts"]["GET"].Case(headers=headers)

@@ -65,7 +65,7 @@ def test_a_consistency_without_session_tokens_is_reported(level: str | None, sta
     assert ("Fix: " in str(finding)) is (status != "ok")
 
 
-def test_the_exit_code_tells_wrong_from_not_known_and_lets_warnings_pass() -> None:
+def test_the_exit_code_separates_wrong_from_unknown_and_allows_warnings() -> None:
     of = Subject("a")
     good, hint = of.ok("b"), of.warning("b", "c")
     bad, dark = of.wrong("b", "c"), of.unknown("b", "c")
@@ -120,7 +120,7 @@ def test_a_text_that_is_no_time_is_refused(time: str, capsys: pytest.CaptureFixt
         ),
     ],
 )
-def test_settings_that_cannot_be_used_are_told_in_one_line(
+def test_settings_that_cannot_be_used_are_named_in_one_line(
     content: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "settings.json"

@@ -63,13 +63,13 @@ async def test_the_runtime_indexes_every_function(host: Host) -> None:
     assert others.items() >= {"relay": "cosmosDBTrigger", "contact_directory": "serviceBusTrigger"}.items()
 
 
-async def test_the_host_is_told_to_retry_the_relay_for_ever(host: Host) -> None:
+async def test_the_host_is_configured_to_retry_the_relay_for_ever(host: Host) -> None:
     retry = host.functions["relay"].retry_options
     assert (retry.retry_strategy, retry.max_retry_count) == ("exponential_backoff", -1)
     assert (retry.minimum_interval, retry.maximum_interval) == (timedelta(seconds=1), timedelta(minutes=1))
 
 
-async def test_the_host_is_told_how_to_read_the_feed_and_the_subscription(host: Host) -> None:
+async def test_the_host_gets_how_to_read_the_feed_and_the_subscription(host: Host) -> None:
     feed, subscription = host.trigger("relay"), host.trigger("contact_directory")
     assert (feed["connection"], feed["containerName"]) == ("COSMOS", "contacts")
     assert (feed["startFromBeginning"], feed["createLeaseContainerIfNotExists"]) == (True, False)

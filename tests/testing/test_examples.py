@@ -40,7 +40,7 @@ def example(name: str) -> str | None:
 EXAMPLES = {name: code for name in KIT if (code := example(name)) is not None}
 
 
-def test_every_name_is_told_of_and_is_in_an_example() -> None:
+def test_every_name_is_documented_and_is_in_an_example() -> None:
     used = set(re.findall(r"\w+", " ".join(EXAMPLES.values())))
     assert KIT.keys() <= used
     assert all(map(inspect.getdoc, KIT.values()))

@@ -218,7 +218,7 @@ async def test_an_effect_whose_service_is_away_is_redelivered_without_a_wait(mem
     assert bookings.mailed == [memory.events[0].id]
 
 
-async def test_the_tests_clock_begins_where_it_is_told() -> None:
+async def test_the_tests_clock_begins_where_it_is_set() -> None:
     noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
     async with in_memory(service, now=noon) as memory:
         booking = (await booked()).aggregate

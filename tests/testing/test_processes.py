@@ -85,7 +85,7 @@ def processes(folder: Path, what: str) -> set[int]:
 
 
 @pytest.mark.long  # pytest in pytest
-def test_each_test_is_told_once_and_the_failure_of_each_says_why(folder: Path) -> None:
+def test_each_test_is_reported_once_and_its_failure_says_why(folder: Path) -> None:
     ended, told = run(folder)
     assert ended.returncode == 1
     died = "its process ended by SIGKILL before the test did"

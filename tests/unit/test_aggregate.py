@@ -69,7 +69,7 @@ def task() -> Task:
     return Task.load(TaskState(last_sequence=1))
 
 
-def test_what_an_event_changed_and_a_setter_sets_back_is_told(task: Task) -> None:
+def test_what_an_event_changed_and_a_setter_sets_back_is_published(task: Task) -> None:
     task.hand_over(owner="Jane")
     task.set(owner="nobody")
     assert told(task) == (["HandedOver", "owner updated"], {"status": "open", "owner": "nobody"})
@@ -88,7 +88,7 @@ def test_a_value_set_before_an_event_that_changes_it_is_published_by_it(task: Ta
     assert told(task)[1] == {"status": "open", "owner": "Jane"}
 
 
-def test_the_time_of_the_last_change_is_that_of_what_is_told() -> None:
+def test_the_time_of_the_last_change_is_that_of_the_published_state() -> None:
     class TimedState(TaskState):
         modified_at: datetime
 

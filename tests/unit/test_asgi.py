@@ -70,7 +70,7 @@ async def test_a_request_with_two_keys_is_refused(of: Callable[[str], Any], seco
         ("GET", f"{NOWHERE}/finish", "POST"),
     ],
 )
-async def test_a_path_tells_the_methods_that_it_takes(
+async def test_a_path_answers_the_methods_that_it_takes(
     of: Callable[[str], Any], method: str, path: str, allowed: str
 ) -> None:
     async with client(of("/api")) as api:

@@ -66,7 +66,7 @@ def test_what_has_no_form(value: Any) -> None:
     ],
     ids=["integer", "text", "name", "infinite", "depth"],
 )
-def test_who_writes_what_not_all_can_read_is_told_the_kind_of_fault(value: Any, fault: str) -> None:
+def test_writing_what_not_all_can_read_has_its_kind_of_fault(value: Any, fault: str) -> None:
     with pytest.raises(ValueError) as refused:  # noqa: PT011 - the words are compared as a whole
         check(value)
     assert str(refused.value) == fault

@@ -113,7 +113,7 @@ def texts(schema: dict[str, Any], definitions: dict[str, Any], path: str) -> lis
 
 
 @pytest.mark.parametrize("name", PROPERTIES)
-def test_the_api_page_tells_the_rule_of_a_property(name: str) -> None:
+def test_the_api_page_has_the_rule_of_a_property(name: str) -> None:
     schema = ContactDetails.model_json_schema()
     wire = to_camel(name)
     rows = [f"{cell} {rule}" for cell, rule in rules().items() if re.search(rf"`{wire}[`.]", cell)]

@@ -127,7 +127,7 @@ def test_a_lost_race_is_run_again_from_what_the_winner_left() -> None:
     in_virtual_time(story())
 
 
-def test_a_caller_that_loses_every_race_is_told_so() -> None:
+def test_a_caller_that_loses_every_race_gets_a_conflict() -> None:
     async def story() -> None:
         async with contested() as (store, rivals):
             contact_id = await create(store)

@@ -108,7 +108,7 @@ def events(booking: Base) -> list[dict[str, Any]]:
     return [event.model_dump(mode="json", by_alias=True, exclude={"id"}) for event in changes.events]
 
 
-def test_a_new_aggregate_tells_what_its_event_declares() -> None:
+def test_a_new_aggregates_event_has_what_it_declares() -> None:
     state = stored(note="by the window")
     assert events(Booking(state, is_new=True)) == [
         {
@@ -118,7 +118,7 @@ def test_a_new_aggregate_tells_what_its_event_declares() -> None:
     ]  # fmt: skip
 
 
-def test_a_changed_property_tells_its_last_value_and_a_flag_its_time() -> None:
+def test_a_changed_property_has_its_last_value_and_a_flag_its_time() -> None:
     state = stored(last_sequence=4)
     booking = Booking.load(state)
     booking.change(NOON, table=2, cancelled=True)
@@ -313,7 +313,7 @@ def test_an_event_declared_by_name_carries_what_one_by_hand_does() -> None:
     assert told[0][4]["cancelledAt"] == "2026-03-01T13:00:00Z"
 
 
-def test_the_event_of_the_end_tells_by_its_name_alone() -> None:
+def test_the_event_of_the_end_is_known_by_its_name_alone() -> None:
     class Ending(BookingState):
         deleted: bool = False
 
@@ -358,7 +358,7 @@ def test_a_mistake_in_a_name_is_an_error_when_the_class_is_made(declared: dict[s
     assert told in str(raised.value)
 
 
-def test_no_event_has_a_field_that_tells_the_cause() -> None:
+def test_no_event_has_a_field_of_its_cause() -> None:
     with pytest.raises(TypeError, match="Blamed: the outbox itself fills causedBy of an event"):
 
         class Blamed(DomainEvent):
@@ -419,7 +419,7 @@ def test_a_published_form_that_cannot_be_is_a_mistake(forms: Mapping[Any, Any], 
         type("Wrong", (Parcel,), {"published_forms": forms})
 
 
-def test_a_form_cannot_tell_what_every_event_has() -> None:
+def test_a_schema_cannot_declare_what_every_event_has() -> None:
     class Sequenced(Moved):
         parcel_id: str
 

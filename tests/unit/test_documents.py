@@ -244,7 +244,7 @@ def test_a_time_is_in_utc_whatever_the_zone_of_the_machine(
 
 
 @pytest.mark.parametrize("version", [2**31, 2**53, 2**53 + 1, 10**400])
-def test_a_version_of_a_schema_that_no_message_can_tell_is_not_told(version: int) -> None:
+def test_a_schema_version_that_no_message_can_carry_is_left_out(version: int) -> None:
     event = EVENTS.event(EVENT_ITEM | {"schemaVersion": version})
     assert isinstance(event, OutboxEvent)
     assert event.schema_version == (version if version <= 2**53 else None)

@@ -89,7 +89,7 @@ def test_without_a_readable_time_a_throttled_client_waits_a_second(told: str | N
     assert error.retry_after_seconds == seconds
 
 
-def test_what_was_answered_is_told_and_that_nothing_was() -> None:
+def test_what_was_answered_is_reported_and_that_nothing_was() -> None:
     answered = classify(http_error(503))
     assert (answered.status, answered.detail) == (503, "CosmosHttpResponseError 503/0")
     for error in (cosmos.CosmosHttpResponseError(message="m"), TimeoutError()):
@@ -106,7 +106,7 @@ def test_what_was_answered_is_told_and_that_nothing_was() -> None:
         (503, Unavailable, "later"),
     ],
 )
-def test_cosmos_failures_tell_what_to_do(status: int, kind: type[Exception], names: str) -> None:
+def test_cosmos_failures_say_what_to_do(status: int, kind: type[Exception], names: str) -> None:
     error = classify(http_error(status)).error()
     assert isinstance(error, kind)
     assert names in str(error)
@@ -175,7 +175,7 @@ def test_errors_from_below_wait(error: Exception) -> None:
         (ConnectionResetError(), "broker_away"),
     ],
 )
-def test_what_holds_events_up_is_told_by_its_kind(error: Exception, why: str) -> None:
+def test_what_holds_events_up_is_reported_by_its_kind(error: Exception, why: str) -> None:
     assert HINDRANCES.get(verdict(error)[0], FailureReason.BROKER_AWAY) == why
 
 
@@ -240,7 +240,9 @@ BUSY, FULL = b"com.microsoft:server-busy", ErrorCondition.ResourceLimitExceeded
         (ValueError(), False),
     ],
 )
-def test_an_answer_to_a_send_is_told_from_the_end_of_its_link(error: Exception, *, expected: bool) -> None:
+def test_an_answer_to_a_send_is_distinguished_from_the_end_of_its_link(
+    error: Exception, *, expected: bool
+) -> None:
     assert is_answer(error) is expected
 
 
@@ -258,7 +260,7 @@ def test_an_answer_to_a_send_is_told_from_the_end_of_its_link(error: Exception, 
         (Attempts(), Failure(Kind.PASSING, "449", status=449), Kind.PASSING, False),
     ],
 )
-def test_whether_a_failed_batch_may_be_stored_is_told(
+def test_whether_a_failed_batch_may_be_stored_is_reported(
     attempts: Attempts, failure: Failure, kind: Kind, *, lost: bool
 ) -> None:
     found = attempts.outcome(failure)

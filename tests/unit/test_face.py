@@ -56,7 +56,7 @@ def test_the_root_has_few_names() -> None:
     assert len(cosmos_outbox.__all__) <= MOST_NAMES, "whoever adds a name takes another away"
 
 
-def test_the_root_tells_which_modules_are_public() -> None:
+def test_the_root_lists_which_modules_are_public() -> None:
     told = cosmos_outbox.__doc__ or ""
     assert [name for name in faces() if f"``{name}``" not in told and name != "cosmos_outbox"] == []
 

@@ -51,7 +51,7 @@ class NeverAsked(CosmosParkingLot):
 @pytest.mark.parametrize(
     ("half", "reason"), [("read", "was not compared with what was committed"), ("send", "was not forwarded")]
 )
-async def test_a_page_that_takes_too_long_is_told_to_an_operator_once_a_minute(
+async def test_a_page_that_takes_too_long_is_logged_once_a_minute(
     half: str, reason: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also outside Functions, where no host logs what a function raises."""

@@ -235,7 +235,7 @@ def test_without_an_if_match_any_version_will_do() -> None:
         ),
     ],
 )
-async def test_who_sends_a_body_of_another_kind_is_told_which_are_taken(
+async def test_a_body_of_another_kind_is_answered_with_those_that_are_taken(
     method: str, headers: dict[str, str], taken: dict[str, str]
 ) -> None:
     """RFC 5789, 2.2, and RFC 9110, 15.5.16."""
@@ -408,9 +408,7 @@ def test_no_error_that_a_caller_can_meet_is_without_a_status() -> None:
     assert met == (_leaves(errors.OutboxError) | of_infra | of_operators) - bases - told_as_not_stuck
 
 
-def test_a_misconfigured_service_tells_its_log_what_and_not_its_caller(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_misconfigured_service_logs_what_and_does_not_answer_it(caplog: pytest.LogCaptureFixture) -> None:
     response = http.answering.answer(Misconfigured("COSMOS is missing"))
     assert b"COSMOS" not in response.body
     assert caplog.messages == ["answered 500: COSMOS is missing"]
@@ -541,7 +539,7 @@ async def everything_else(req: Request) -> Answer:
         ("contacts/1", 404, None), ("contacts/1/notes/", 404, None), ("x", 404, None), ("", 404, None),
     ],
 )  # fmt: skip
-def test_an_unknown_path_or_method_is_told_apart(path: str, status: int, allow: str | None) -> None:
+def test_an_unknown_path_or_method_is_distinguished(path: str, status: int, allow: str | None) -> None:
     response = no_such_call(request("PUT"), path.removesuffix("/"), paths(SMALL_APP), "look elsewhere")
     assert response.status == status
     assert response.headers.get("Allow") == allow

@@ -307,7 +307,7 @@ async def test_a_failed_call_or_a_lost_answer_changes_nothing_in_the_end(
         assert entry.state == (None if reached == 6 else tuple(range(1, reached + 1)))
 
 
-async def test_what_is_told_has_no_personal_data(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_output_has_no_personal_data(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     inbox, _, _ = made(source=source_at(1))
     for each in (event(1), event(2), event(2, event_id="x"), event(9)):
@@ -398,7 +398,7 @@ def test_a_transports_reason_for_an_unreadable_message_is_given() -> None:
             READER.event(body, properties)
 
 
-def test_what_a_message_tells_is_not_in_the_error_that_it_cannot_be_read() -> None:
+def test_the_error_of_an_unreadable_message_has_none_of_its_content() -> None:
     class Thing(TolerantReader):
         longest_way: int
 

@@ -102,7 +102,7 @@ def test_a_marker_is_read_as_it_was_stored() -> None:
         assert marker_of(item) == replace(marker, version="7")
 
 
-def test_only_a_free_marker_expires_and_its_type_tells_that_it_is_free() -> None:
+def test_only_a_free_block_expires_and_its_type_says_that_it_is_free() -> None:
     """A blocked one that expired would let later events overtake; the list of what is parked goes by the type."""
     blocked, free = (marker_item(marker, NOON, 600) for marker in (BLOCKED, BLOCKED.freed()))
     assert (blocked["type"], blocked.get("ttl")) == ("parkedAggregate", None)

@@ -116,7 +116,7 @@ async def served(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", APPS)
-async def test_the_document_of_every_app_tells_each_call_and_leads_nowhere_else(name: str) -> None:
+async def test_the_document_of_every_app_has_each_call_and_no_other(name: str) -> None:
     document = await served(name)
     text = json.dumps(document)
     for part in text.split('"$ref": "#/')[1:]:

@@ -42,7 +42,7 @@ def test_each_type_has_its_own_count() -> None:
     ("seconds", "used", "late", "at_risk"),
     [(60, 0.0, False, False), (61, 0.0, True, False), (432_000, 0.5, True, True), (None, 0.0, False, False)],
 )
-def test_what_is_late_and_what_is_at_risk_are_told_apart(
+def test_what_is_late_and_what_is_at_risk_are_distinguished(
     seconds: int | None, used: float, late: bool, at_risk: bool
 ) -> None:
     leases = [LeaseStatus("0", "o", 1, seconds, used), LeaseStatus("1", "o", 0, None, 0.0)]
@@ -71,7 +71,7 @@ def test_messages_that_wait_in_the_broker_are_shown(
     assert (lines[0], lines[-1]) == (first, last)
 
 
-def test_an_instance_tells_its_rate_to_a_tenth_and_its_aggregates() -> None:
+def test_an_instance_shows_its_rate_to_a_tenth_and_its_aggregates() -> None:
     process = Instance({"COSMOS_DATABASE": "d"})
     seconds = [100.0]
     for second in (100.0, 101.0):

@@ -127,7 +127,7 @@ async def test_idle_connections_do_not_keep_the_platforms_probes_out(
     assert "Traceback" not in caplog.text
 
 
-async def test_an_address_that_is_taken_is_told() -> None:
+async def test_an_address_that_is_taken_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(Misconfigured, match=f"cannot be answered at 127.0.0.1, port {port}"):

@@ -24,7 +24,7 @@ NO_EVENTS = {
 
 
 @pytest.mark.parametrize("text", NO_EVENTS.values(), ids=NO_EVENTS)
-def test_what_is_no_event_is_told_as_such(text: str | bytes | None) -> None:
+def test_what_is_no_event_is_reported_as_such(text: str | bytes | None) -> None:
     found = arrived(text, "m", "q").delivery
     with pytest.raises(Unreadable):
         MessageReader("contact").read(found)

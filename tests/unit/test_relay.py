@@ -138,7 +138,7 @@ async def test_an_aggregate_under_constant_change_waits_and_delays_no_other() ->
     ("passing", "level", "told"),
     [(True, "WARNING", "It is tried again by itself"), (False, "ERROR", "Remove the reason and replay")],
 )
-async def test_an_operator_is_told_whether_a_parked_event_needs_somebody(
+async def test_an_operator_sees_whether_a_parked_event_needs_somebody(
     caplog: pytest.LogCaptureFixture, passing: bool, level: str, told: str, lot: CosmosParkingLot
 ) -> None:
     class Stopping(BusPublisher):

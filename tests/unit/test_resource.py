@@ -239,7 +239,7 @@ async def test_a_vouched_principal_is_the_events_cause_and_owns_its_keys() -> No
     ]
 
 
-async def test_a_change_tells_it_too() -> None:
+async def test_a_change_has_it_too() -> None:
     async with in_memory(service, environment={"WEBSITE_AUTH_ENABLED": "True"}) as memory:
         made = await created(signed_in("ann"))
         finish = next(each for each in calls(service, [tasks]) if each.route.endswith("/finish"))

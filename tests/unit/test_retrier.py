@@ -143,7 +143,7 @@ async def one_record(lost: type[Exception] | None) -> tuple[FakeSetAside, str]:
     return records, delivery(event(1)).record_id
 
 
-async def test_what_is_closed_in_another_way_is_told() -> None:
+async def test_what_is_closed_in_another_way_is_reported() -> None:
     handler, (records, wanted) = Handler(), await one_record(None)
     await retrier(handler, records).discard(wanted, "ours")
     with pytest.raises(NotApplied, match="discarded"):
@@ -156,7 +156,7 @@ async def test_what_is_closed_in_another_way_is_told() -> None:
     assert applied.states()[event(1).id] is RecordState.APPLIED
 
 
-async def test_nobody_is_told_that_what_never_was_is_applied_or_discarded() -> None:
+async def test_an_unknown_record_is_neither_applied_nor_discarded() -> None:
     made = retrier(Handler(), FakeSetAside())
     for call in (made.apply("0" * 32), made.discard("0" * 32, "r"), made.show("0" * 32)):
         with pytest.raises(NotSetAside):
@@ -201,7 +201,7 @@ async def test_another_operator_who_discards_again_gets_the_first_answer(
     assert (record.state, record.reason) == (RecordState.DISCARDED, "the first reason")
 
 
-async def test_what_is_discarded_while_it_is_applied_is_not_told_as_applied() -> None:
+async def test_what_is_discarded_while_it_is_applied_is_not_reported_as_applied() -> None:
     records, wanted = await one_record(None)
 
     async def meanwhile(_: Event) -> None:

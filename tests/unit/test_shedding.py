@@ -239,7 +239,7 @@ async def test_every_function_that_stores_a_change_asks_before_it_stores(
 
 
 @pytest.mark.parametrize("app", WRITERS)
-async def test_whoever_only_reads_is_let_in(app: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_caller_that_only_reads_is_let_in(app: str, monkeypatch: pytest.MonkeyPatch) -> None:
     readers = by_method(app, "GET")
     assert readers >= READERS[app]
     for name in readers:

@@ -141,7 +141,7 @@ async def test_an_id_of_nothing_is_answered_so_by_each_verb(world: World, stuck_
             await verb
 
 
-async def test_what_an_effect_left_is_told_as_an_effect(lot: CosmosParkingLot) -> None:
+async def test_what_an_effect_left_is_reported_as_an_effect(lot: CosmosParkingLot) -> None:
     async def nothing(received: Event) -> None:
         """Is not called."""
 

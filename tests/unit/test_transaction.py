@@ -92,7 +92,7 @@ async def test_without_an_event_a_lost_answer_leaves_the_outcome_unknown(store: 
     assert len(store.asked) == 1
 
 
-async def test_it_ends_in_time_and_tells_whether_anything_may_be_stored(store: Store) -> None:
+async def test_it_ends_in_time_and_says_whether_anything_may_be_stored(store: Store) -> None:
     with pytest.raises(StoreFailed):
         await stored(store, *[AWAY] * 100)
     assert store.asked[-1] <= 7.0

@@ -64,7 +64,7 @@ def test_a_version_whose_step_was_taken_away_is_refused() -> None:
         Upcasting({"Sold": {2: with_currency}})(event({"price": 5}, 1))
 
 
-def test_a_step_that_fails_tells_where_and_nothing_personal() -> None:
+def test_a_step_that_fails_logs_where_and_nothing_personal() -> None:
     with pytest.raises(
         NotApplied, match="the step from version 1 of Sold failed for e-1: KeyError in cents"
     ) as told:

@@ -190,7 +190,7 @@ async def test_a_look_at_a_receiver_that_may_not_be_asked_is_refused(url: str) -
         await reach(Webhook(url, ["a secret"]), seconds=5)
 
 
-async def test_a_look_at_a_receiver_brings_nothing_and_tells_one_that_is_away() -> None:
+async def test_a_check_of_a_receiver_sends_nothing_and_reports_one_that_is_away() -> None:
     got: list[bytes] = []
 
     async def receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

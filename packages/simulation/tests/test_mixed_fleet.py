@@ -101,7 +101,7 @@ def test_a_bug_can_be_planted_between_two_versions(bug: Planted) -> None:
     assert fits(bug), f"{bug.file} has changed: plant {bug.name} anew"
 
 
-def test_an_event_that_no_step_can_read_has_no_target_and_is_told() -> None:
+def test_an_event_that_no_step_can_read_has_no_target_and_is_reported() -> None:
     [declared] = [each for each in service.subscribers if isinstance(each, ReactionDeclaration)]
     data = {"createdAt": NOON.isoformat(), "reading": {"wh": 4}}
     event = StoredEvent("e-1", AggregateKey("meter", "m-1"), 1, "MeterRead", "request-1", data, 1)

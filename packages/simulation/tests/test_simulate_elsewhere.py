@@ -74,7 +74,7 @@ def test_documents_of_a_teams_own_are_judged_too() -> None:
 
 
 @pytest.mark.long
-def test_an_event_that_tells_other_than_the_teams_own_document_is_found() -> None:
+def test_an_event_that_differs_from_the_teams_own_document_is_found() -> None:
     service = declared()
 
     async def wrong(luck: Random, at: datetime) -> None:
