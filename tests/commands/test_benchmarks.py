@@ -3,12 +3,14 @@
 import re
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from tests.support.paths import ROOT
-from tools.benchmarks.measured import Chart, Row, Series
+from tools.benchmarks.__main__ import main
+from tools.benchmarks.measured import Chart, Part, Row, Series
 from tools.benchmarks.report import BEGIN, END, table, write
 
 FAST = Row("quick things", "9/s", "10/s: bare", 0.9, 0.8)
@@ -30,6 +32,27 @@ def test_one_part_prints_its_row_and_writes_no_page() -> None:
     assert run.returncode == 0, run.stdout + run.stderr
     assert re.search(r"100 events of 100 contacts +1 +sends +1 send +<= 1 send$", run.stdout, re.MULTILINE)
     assert (ROOT / "docs" / "internals" / "performance.md").read_text() == before
+
+
+def test_a_part_that_fails_leaves_the_others_rows_and_is_listed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def fails(*_: object) -> Part:
+        raise AssertionError("3 of 4 messages came")
+
+    async def measures(*_: object) -> Part:
+        return Part([FAST, SLOW], [])
+
+    monkeypatch.setattr("tools.benchmarks.__main__.PARTS", {"fails": fails, "measures": measures})
+    monkeypatch.setattr("tools.benchmarks.__main__.Stack", nullcontext)
+    monkeypatch.setattr("sys.argv", ["bench", "--only", "fails", "--only", "measures"])
+    monkeypatch.setattr("logging.disable", lambda _: None)
+    assert main() == 1
+    _, listed = capsys.readouterr().out.split("Not as wanted:\n")
+    assert listed.splitlines() == [
+        "slow things: 450 ms, wanted <= 400 ms",
+        "fails was not measured: 3 of 4 messages came",
+    ]
 
 
 def test_what_is_not_as_wanted_is_marked() -> None:

@@ -245,40 +245,66 @@ def test_only_health_and_what_holds_no_data_can_be_called_without_a_key(app: str
     assert {name for name, level in levels.items() if "admin" in level} == admin & levels.keys()
 
 
-WIRED = """
+STAGES = """
 import asyncio, sys, threading
 import function_app
 from infra.bootstrap import service
 
-LATE = [
-    "aiohttp", "azure.identity", "azure.servicebus", "email_validator", "opentelemetry.sdk",
-    "opentelemetry.exporter", "azure.monitor",
-    "google.protobuf", "requests",
-    "cosmos_outbox.composition.operator", "cosmos_outbox.composition.relay", "cosmos_outbox.composition.subscriptions",
-    "cosmos_outbox.cosmos.relay.relay", "cosmos_outbox.inbox.read_model", "cosmos_outbox.inbox.effect",
-    "cosmos_outbox.worker", "cosmos_outbox.cli", "cosmos_outbox.preflight",
-]
-
-def loaded():
-    return sorted(name for name in LATE if name in sys.modules)
+def show():
+    print(threading.active_count(), *sys.modules)
 
 async def main():
-    print(loaded())
-    wired = service.wire({"COSMOS": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5", "SERVICEBUS": "Endpoint=sb://b"})
-    print(loaded(), threading.active_count())
+    show()
+    wired = service.wire({
+        "COSMOS": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5", "SERVICEBUS": "Endpoint=sb://b"
+    })
+    show()
+    wired.relay
+    show()
+    wired.subscriptions
+    show()
     await wired.resources.aclose()
 
 asyncio.run(main())
 """
+IN_COMMANDS = (
+    "azure.identity", "azure.servicebus", "opentelemetry.sdk", "opentelemetry.exporter", "azure.monitor", "requests",
+    "google.protobuf", "email_validator", "cosmos_outbox.worker", "cosmos_outbox.cli", "cosmos_outbox.preflight",
+    "cosmos_outbox.servicebus", "cosmos_outbox.storagequeue", "cosmos_outbox.webhook", "cosmos_outbox.contracts",
+)  # fmt: skip
+FOR_A_MESSAGE = (
+    "cosmos_outbox.composition.subscriptions", "cosmos_outbox.cosmos.inbox", "cosmos_outbox.inbox.effect",
+    "cosmos_outbox.inbox.read_model", "cosmos_outbox.inbox.receiver", "cosmos_outbox.inbox.set_aside",
+)  # fmt: skip
+FOR_THE_RELAY = (
+    "cosmos_outbox.composition.relay",
+    "cosmos_outbox.cosmos.relay",
+    "cosmos_outbox.outbox.aggregate_block",
+)
+FOR_A_CALL = "aiohttp", "azure.cosmos", "cosmos_outbox.composition.writer", "cosmos_outbox.cosmos"
 
 
-def test_a_process_imports_what_it_needs_and_no_broker_before_it_sends() -> None:
-    """The SDKs take as long to import as a fifth of the rest each, at every start of an instance.
+def test_each_stage_of_an_app_loads_what_it_runs_and_no_more() -> None:
+    """The SDKs and each hundred modules take as long to import as a fifth of the rest, at every start of an instance.
 
-    Modules of our own do not: all those that an instance may never use take less than a tenth of a second together.
+    The stages: the host lists the functions, the first call, the first page, the first message.
     """
-    run = subprocess.run([sys.executable, "-c", WIRED], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert run.stdout.splitlines() == ["[]", "['aiohttp'] 1"]
+    run = subprocess.run([sys.executable, "-c", STAGES], cwd=ROOT, capture_output=True, text=True, check=True)
+    threads, stages = [], []
+    for line in run.stdout.splitlines():
+        number, *names = line.split()
+        threads.append(int(number))
+        stages.append(names)
+    later: tuple[tuple[str, ...], ...] = (FOR_A_CALL, FOR_THE_RELAY, FOR_A_MESSAGE, IN_COMMANDS)
+    for names, most in zip(stages, (55, 80, 92, 120), strict=True):
+        early = [
+            name for name in names if f"{name}.".startswith(tuple(f"{each}." for each in sum(later, ())))
+        ]
+        assert early == []
+        assert len([name for name in names if name.startswith("cosmos_outbox")]) <= most
+        later = later[1:]
+    assert {"aiohttp", "azure.cosmos"} <= {*stages[1]}, "the first call needs them"
+    assert threads == [1] * 4
 
 
 def test_a_subscribing_services_app_has_subscribers_and_their_operations(
