@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from cosmos_outbox.cosmos.maintenance.inspection import ContainerState, CosmosInspection, IndexingPolicy
 from cosmos_outbox.cosmos.store.client import Account
+from cosmos_outbox.cosmos.store.container import IGNORES_CONDITIONS
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS
 from cosmos_outbox.kernel.clock import Clock
 from cosmos_outbox.preflight.plan import Cosmos, Needed, Plan
@@ -68,10 +69,7 @@ async def _container(plan: Plan, cosmos: Cosmos, inspection: CosmosInspection, n
         try:
             access = await try_as_app(inspection.try_access(need.name, need.paths), need.subject, role)
         except IgnoresConditions:
-            access = need.subject.wrong(
-                "the store ignores If-Match in a batch: a change overwrites another one unseen",
-                "use an Azure account, or devstack",
-            )
+            access = need.subject.wrong(IGNORES_CONDITIONS, "use an Azure account, or devstack")
         findings.append(access)
     return findings
 

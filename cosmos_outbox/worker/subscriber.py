@@ -10,12 +10,15 @@ then leaves them to the next worker.
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cosmos_outbox.inbox.errors import InboxError
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS
 from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.operations.subscriber import Subscription
+from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.service import Wired
 from cosmos_outbox.worker import probes
 from cosmos_outbox.worker.probes import DRAIN_SECONDS, Address, WorkerHealth, every
@@ -93,7 +96,9 @@ def health_of(service: Wired, stop: asyncio.Event) -> SubscriberHealth:
 
 
 async def serve(service: Wired, stop: asyncio.Event, health: SubscriberHealth, *, slots: int = SLOTS) -> None:
-    """Serve the sessions, with the other work beside it. Raises what ended the serving."""
+    """Serve the sessions, with the other work beside it. Raises Misconfigured, and what ended the serving."""
+    with suppress(OutboxError, InboxError):  # an unavailable store is waited for
+        await service.check()
     tending, others = set[asyncio.Task[None]](), [asyncio.create_task(health.log())]
     for each in service.subscriptions.values():
         watch = every(WATCH_SECONDS, stop, "what was set aside waits", each.subscriber.watch)

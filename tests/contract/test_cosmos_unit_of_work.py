@@ -212,7 +212,7 @@ async def test_a_key_error_is_a_bug_and_no_outage(
         raise KeyError("a bug")
 
     container = store.container
-    await container.check()
+    await container.read("x", "never-written")
     monkeypatch.setattr(container._proxy, "read_item", broken)
     with pytest.raises(KeyError):
         await container.read("x", "never-written")

@@ -1,5 +1,6 @@
 """Behind a store that ignores ``If-Match`` in batches, what only reads destroys nothing."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -9,7 +10,8 @@ from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container, Write
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY
 from cosmos_outbox.settings.connections import Connection
-from cosmos_outbox.settings.errors import IgnoresConditions
+from cosmos_outbox.settings.errors import IgnoresConditions, Misconfigured
+from cosmos_outbox.worker import relay, subscriber
 from devstack.testing import Service
 from domain.contact import Contact
 from tests.contract.conftest import CosmosStore
@@ -17,8 +19,14 @@ from tests.support.azure import CONTACTS, contacts_database, cosmos_connection
 from tests.support.contacts import DETAILS, NOON
 from tests.support.emulators import Gap
 from tests.support.gaps import gappy
+from tests.support.use_cases import wire
 
 pytestmark = pytest.mark.needs_a_socket("the proxy between the SDK and devstack listens on one")
+
+
+NO_BROKER = (
+    "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=n;SharedAccessKey=a2V5;UseDevelopmentEmulator=true;"
+)
 
 
 @pytest.fixture
@@ -53,6 +61,20 @@ async def test_a_consistent_read_leaves_the_aggregate_as_it_is(store: CosmosStor
         async with store.open() as work:
             found = await work.get(Contact, str(contact.id), newest=True)
         assert found.aggregate.state.email == DETAILS.email
+
+
+async def test_a_store_of_which_it_is_not_known_yet_is_asked_once(store: CosmosStore) -> None:
+    with pytest.raises(Misconfigured, match="ignores If-Match"):
+        await store.container.check()
+    assert await store.container.page("SELECT * FROM c", {}, 10, None) == ([], None)
+
+
+async def test_no_worker_begins_on_it(cosmos_server: Service, gappy_account: str) -> None:
+    async with contacts_database(cosmos_server) as database:
+        settings = {"COSMOS": gappy_account, "COSMOS_DATABASE": database.id, "SERVICEBUS": NO_BROKER}
+        for work in (relay.run, subscriber.run):
+            with pytest.raises(Misconfigured, match="ignores If-Match"):
+                await work(wire(settings), asyncio.Event())
 
 
 async def test_preflight_says_so_and_leaves_nothing_behind(store: CosmosStore, gappy_account: str) -> None:

@@ -17,10 +17,10 @@ from azure.core.exceptions import ClientAuthenticationError
 from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpResponseError
 
 from cosmos_outbox.cosmos.store.client import Account, CosmosClient, cosmos_client, read_account
-from cosmos_outbox.cosmos.store.container import Write
+from cosmos_outbox.cosmos.store.container import refused_batch
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, Kind, classify
 from cosmos_outbox.cosmos.store.partition_key import PartitionKeyPaths
-from cosmos_outbox.kernel.clock import Clock, new_id, utc_now
+from cosmos_outbox.kernel.clock import Clock, utc_now
 from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.settings.connections import Connection, Credential
 from cosmos_outbox.settings.errors import (
@@ -109,16 +109,11 @@ class CosmosInspection(AbstractAsyncContextManager["CosmosInspection"]):
     async def try_access(self, name: str, paths: PartitionKeyPaths) -> None:
         """Reads an item that cannot exist, and sends a batch that is refused: nothing changes.
 
-        A store that carries the batch out deletes its item again.
-
         Raises Denied, CannotCheck, IgnoresConditions.
         """
         proxy = self._client.get_database_client(self._database).get_container_client(name)
-        missing = f"preflight-{new_id()}"
-        key = paths.made_up(missing)
-        await self._is_refused(proxy.read_item(missing, key))
-        body = {"id": missing, **paths.fields(key)}
-        batch = Write.create(body), Write.replace(body, '"none"'), Write.delete(missing)
+        key, batch = refused_batch(paths)
+        await self._is_refused(proxy.read_item(batch[0].item["id"], key))
         refused = self._is_refused(proxy.execute_item_batch([each.operation() for each in batch], key))
         if not await refused:
             raise IgnoresConditions

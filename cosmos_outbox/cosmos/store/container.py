@@ -35,8 +35,9 @@ from cosmos_outbox.cosmos.store.partition_key import (
     Key,
     PartitionKeyPaths,
 )
-from cosmos_outbox.kernel.clock import utc_now
+from cosmos_outbox.kernel.clock import new_id, utc_now
 from cosmos_outbox.kernel.dataclass import dataclass
+from cosmos_outbox.settings.errors import Misconfigured
 
 
 @dataclass(frozen=True)
@@ -150,12 +151,24 @@ def of_fields(fields: Sequence[str], query: str) -> str:
     return query.replace("*", ", ".join(f"c.{name}" for name in fields), 1)
 
 
+def refused_batch(paths: PartitionKeyPaths) -> tuple[Key, list[Write]]:
+    """A batch that changes nothing, with its key: a store refuses it as stale, unless it ignores If-Match in batches.
+
+    Such a store deletes its item again; one that keeps what a refused batch wrote lets the item expire.
+    """
+    name = f"preflight-{new_id()}"
+    key = paths.made_up(name)
+    item = {"id": name, "ttl": _FENCE_TTL_SECONDS, **paths.fields(key)}
+    return key, [Write.create(item), Write.replace(item, _NO_VERSION), Write.delete(name)]
+
+
 DEADLINE_SECONDS = 4.0
 """The longest that one call may take, with the SDK's own retries. A request makes few calls and answers within 10 s."""
 
 _SPLITS_IN_A_CALL = 2
 """A split takes the service minutes, and a query hardly meets one."""
 
+IGNORES_CONDITIONS = "the store ignores If-Match in a batch: a change overwrites another one unseen"
 _NO_VERSION = '"no-version"'
 _FENCE_TTL_SECONDS = 60
 _ABOUT_THE_STATE = {Kind.CONFLICT, Kind.STALE, Kind.MISSING}
@@ -195,6 +208,7 @@ class Container:
         self._proxy: ContainerProxy = client.get_database_client(database).get_container_client(container)
         self._name = f"container {container} of database {database}"
         self._ready = False
+        self._heeds_conditions = False
         self._set_up = asyncio.Lock()
         self._sessions = SessionTokens()
         self.fences = 0
@@ -411,6 +425,20 @@ class Container:
                 await proxy.read()
                 account = await read_account(self._client.client_connection)
         account.check()
+        await self._check_conditions()
+
+    async def _check_conditions(self) -> None:
+        """Check, once per process, that a batch heeds If-Match. Raises as :meth:`check` does."""
+        if self._heeds_conditions:
+            return
+        try:
+            await self.execute(*refused_batch(self.paths))
+        except StoreFailed as error:
+            if error.failure.kind is not Kind.STALE:
+                raise error.failure.error() from error
+            self._heeds_conditions = True
+        else:
+            raise Misconfigured(f"{IGNORES_CONDITIONS}: use an Azure account, or devstack")
 
     @asynccontextmanager
     async def _calls(
