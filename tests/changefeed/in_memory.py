@@ -16,7 +16,7 @@ from tests.contract.in_memory import CosmosInMemory, MemoryLoop, cosmos_in_memor
 
 @dataclass
 class Troubles:
-    """What befalls requests; see :class:`outbox_simulation.engine.store.Meets`."""
+    """The faults of requests; see :class:`outbox_simulation.engine.store.Meets`."""
 
     creations: list[str] = field(default_factory=list)
     """Of the next creations of leases: "lost_before", "lost_after", "retry_with" ..."""
@@ -25,7 +25,7 @@ class Troubles:
     lag: Callable[[SentRequest], float | None] = lambda _: None
     """How far the replicas are behind that answer."""
 
-    def befalls(self, request: SentRequest, who: str) -> str | None:
+    def fault_of(self, request: SentRequest, who: str) -> str | None:
         del who
         creates = request.method == "POST" and "x-ms-documentdb-isquery" not in request.headers
         if self.silent:

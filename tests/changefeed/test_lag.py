@@ -105,7 +105,7 @@ async def test_the_lag_of_a_lease_costs_the_read_of_one_change_however_many_wait
 class ReplicasOfTheFeedThatLag:
     """As far as a session lets them."""
 
-    def befalls(self, request: SentRequest, who: str) -> str | None:
+    def fault_of(self, request: SentRequest, who: str) -> str | None:
         return None
 
     def lag_seconds(self, request: SentRequest) -> float | None:

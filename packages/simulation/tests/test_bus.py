@@ -1,4 +1,4 @@
-"""A broker in memory keeps what Service Bus keeps, and the deployed code stands what befalls it."""
+"""A broker in memory keeps what Service Bus keeps, and the deployed code stands its faults."""
 
 import asyncio
 from collections import defaultdict
@@ -21,7 +21,7 @@ from outbox_simulation.engine.bus_client import queues
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from outbox_simulation.engine.bus_queue import Rules
 from outbox_simulation.engine.fault_injection import EPOCH
-from outbox_simulation.engine.fault_plan import CALM, Befalls
+from outbox_simulation.engine.fault_plan import CALM, FaultRates
 from outbox_simulation.engine.instance import SimulatedInstance
 from outbox_simulation.engine.loop import Loop
 from outbox_simulation.engine.trace import RunTrace
@@ -89,10 +89,10 @@ class World:
 def run(
     story: Callable[[World], Awaitable[None]],
     seed: int = 0,
-    befalls: Befalls | None = CALM,
+    rates: FaultRates | None = CALM,
     rules: Rules | None = None,
 ) -> World:
-    """``befalls`` None: drawn by the seed."""
+    """``rates`` None: drawn by the seed."""
     random = Random(seed)
 
     def now() -> datetime:
@@ -104,8 +104,8 @@ def run(
     with using(Sources(now, monotonic, uuid4, random)):
         loop = Loop(random)
         trace = RunTrace(loop.time)
-        drawn = Befalls.drawn(random) if befalls is None else befalls
-        bus = Bus(SUBSCRIPTION, random=random, befalls=drawn, rules=rules or Rules(), note=trace.note)
+        drawn = FaultRates.drawn(random) if rates is None else rates
+        bus = Bus(SUBSCRIPTION, random=random, rates=drawn, rules=rules or Rules(), note=trace.note)
         world = World(loop, bus, trace, random)
 
         async def main() -> None:
@@ -116,7 +116,7 @@ def run(
     return world
 
 
-async def published_whatever_befalls(world: World) -> None:
+async def published_under_faults(world: World) -> None:
     """As a relay does: again from the first that is not known to be accepted; what is refused ends its aggregate."""
     for number in range(1, 8):
         left = dict.fromkeys("abcde", (number, number + 100))
@@ -128,11 +128,11 @@ async def published_whatever_befalls(world: World) -> None:
             await asyncio.sleep(world.random.uniform(0, 5))
 
 
-async def everything_befalls(world: World) -> None:
+async def all_faults(world: World) -> None:
     """Two processes, of which one is replaced now and then."""
     world.serve("lasting")
     mortal, _ = world.serve("mortal 0")
-    publishing = asyncio.create_task(published_whatever_befalls(world))
+    publishing = asyncio.create_task(published_under_faults(world))
     for life in range(1, 6):
         await asyncio.sleep(world.random.uniform(1, 60))
         world.loop.crash(mortal)
@@ -146,7 +146,7 @@ async def everything_befalls(world: World) -> None:
 def test_under_faults_messages_arrive_in_topic_order_or_are_dead_letters() -> None:
     troubles: set[str] = set()
     for seed in range(SEEDS):
-        world = run(everything_befalls, seed, befalls=None)
+        world = run(all_faults, seed, rates=None)
         dead = {held.taken.sent.message.id for held in world.bus.queues[SUBSCRIPTION].dead.values()}
         for name in "abcde":
             taken = list(

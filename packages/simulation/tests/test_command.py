@@ -1,4 +1,4 @@
-"""``make simulate`` tells a violation as its shortest story, and ends when it is told to, with what it has found."""
+"""``make simulate`` shows a violation as its shortest story, and ends when asked to, with what it has found."""
 
 import multiprocessing
 import os
@@ -59,7 +59,7 @@ def test_a_violation_is_shown_shortest_with_a_command_that_repeats_it(tmp_path: 
     code, told = _done(tmp_path, BROKEN, "--first", "5", "--seeds", "2", "--jobs", "1", *NARROW)
     assert code == 1
     assert "2 of 2 seeds, 2 with a violation" in told
-    assert told.count("BROKEN: wrong answer") == 1, "each rule is told once"
+    assert told.count("BROKEN: wrong answer") == 1, "each rule is shown once"
     plan = re.search(r"^plan +seed 5: ([\d.]+) s, (\d) aggregates, .*; (.+)$", told, re.MULTILINE)
     assert plan is not None, told
     assert float(plan[1]) < 12

@@ -16,7 +16,7 @@ from simulated.reacting import Pile, commands
 from tests.torture.planted import fits, seen
 from tests.torture.planted_bugs import Planted
 
-service = Service("told-piles", [Pile], Names(database="piles", container="piles", topic="pile-events"))
+service = Service("piles", [Pile], Names(database="piles", container="piles", topic="pile-events"))
 
 
 @service.effect("letters", of=Pile)

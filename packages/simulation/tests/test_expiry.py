@@ -1,4 +1,4 @@
-"""Where no relay runs for days, what expires unsent was told of before, leaves its gap, and nothing else is lost."""
+"""Where no relay runs for days, what expires unsent was reported before, leaves its gap, and nothing else is lost."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What the real code writes in a run are steps of the models, whatever befalls it."""
+"""What the real code writes in a run are steps of the models, under any fault."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -127,7 +127,7 @@ def test_every_transaction_of_a_reaction_is_a_step_of_its_models() -> None:
 
 @pytest.mark.long
 def test_code_that_breaks_a_rule_of_each_model_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rules ``replay-clears-name``, ``healed-has-no-id``, ``lives_as_long``, and that a record tells the sequence after
+    """Rules ``replay-clears-name``, ``healed-has-no-id``, ``lives_as_long``, and that a record has the sequence after
     its change: none is seen by what comes of it in so short a run."""
 
     def claimed(self: AggregateBlock, replay: str, until: datetime) -> AggregateBlock:

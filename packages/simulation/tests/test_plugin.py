@@ -1,4 +1,4 @@
-"""The options of a user's pytest reach ``simulate``, and what it tells to run again does run again."""
+"""The options of a user's pytest reach ``simulate``, and the command that it prints does run it again."""
 
 import re
 import shlex

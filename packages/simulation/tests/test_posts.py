@@ -1,4 +1,4 @@
-"""A receiver gets each aggregate's events in their order, whatever befalls it; one that fails holds up no other."""
+"""A receiver gets each aggregate's events in their order, under any fault; one that fails holds up no other."""
 
 from dataclasses import replace
 

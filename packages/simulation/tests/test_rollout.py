@@ -38,7 +38,7 @@ class _Healed:
 
 @pytest.mark.long  # test_mixed_fleet rolls out at every run, test_arriving changes the number
 def test_a_rollout_goes_by_process_and_both_versions_number_the_sessions() -> None:
-    plan = next(each for each in _plans("rollout", "sessions") if not each.no_relay_meanwhile)
+    plan = next(each for each in _plans("rollout", "sessions") if not each.no_relay_during_it)
     told = run(plan, CONTACTS)
     assert told.violations == []
     assert _numbers(told) == {
@@ -55,7 +55,7 @@ def test_a_rollout_goes_by_process_and_both_versions_number_the_sessions() -> No
 
 @pytest.mark.long
 def test_a_session_number_changed_while_nothing_waits_heals_nothing() -> None:
-    plan, healed = next(each for each in _plans("sessions") if each.no_relay_meanwhile), _Healed()
+    plan, healed = next(each for each in _plans("sessions") if each.no_relay_during_it), _Healed()
     told = run(plan, CONTACTS, saw=healed)
     assert told.violations == []
     assert [each.what for each in told.trace if each.what == "sessions change"] == ["sessions change"]

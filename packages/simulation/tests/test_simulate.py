@@ -37,7 +37,7 @@ PLANTED = {
         '    if not order.state.shipped_at and Line(**event.data["line"]) not in order.state.lines:',
         "at rest: order",
     ),
-    "people: no event tells of a new address": Planted(
+    "people: no event has a new address": Planted(
         "fastapi/person.py", '"email": "PersonEmailChangedEvent", ', "", "command fails"
     ),
     "checkout: an order that is not paid stays as it is": Planted(

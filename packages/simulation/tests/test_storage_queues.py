@@ -1,4 +1,4 @@
-"""Storage queues in memory answer as Azurite does, and the deployed code keeps its promises whatever befalls them."""
+"""Storage queues in memory answer as Azurite does, and the deployed code keeps its promises under any fault."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

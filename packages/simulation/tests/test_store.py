@@ -1,4 +1,4 @@
-"""The real SDK over a store in memory: what it sends is served, and what befalls a request is what the SDK raises."""
+"""The real SDK over a store in memory: what it sends is served, and a request's fault is what the SDK raises."""
 
 import asyncio
 import random

@@ -86,7 +86,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--faults", type=_faults, help="these kinds alone, with commas between them")
     parser.add_argument(
         "--shrink", type=float, default=SHRINKING_SECONDS, metavar="SECONDS",
-        help="how long the shortest story of a violation is searched; 0: it is told as it is",
+        help="how long the shortest story of a violation is searched; 0: it is shown as it is",
     )  # fmt: skip
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     return parser.parse_args(arguments)

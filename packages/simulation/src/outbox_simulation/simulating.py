@@ -22,7 +22,7 @@ from outbox_simulation.derived_invariants.forms import write
 from outbox_simulation.derived_invariants.resting_world import AtRest, RestingWorld
 from outbox_simulation.engine.ids_of_users import ids_by_luck
 from outbox_simulation.engine.plan import SimulationPlan
-from outbox_simulation.engine.report import Telling
+from outbox_simulation.engine.report import ViolationReport
 from outbox_simulation.engine.world import SimulatedRun, run
 from outbox_simulation.publishes import Publishes, violations
 
@@ -133,12 +133,12 @@ def _run(plan: SimulationPlan, of: DerivedSubject, at_rest: AtRest | None) -> Si
 def _story(found: SimulatedRun, made: Callable[[], DerivedSubject], at_rest: AtRest | None) -> str:
     """Returns the first violation, shrunk in a few runs, and the others."""
     plan, first = found.plan, found.violations[0]
-    tell = Telling(
+    report = ViolationReport(
         run=lambda smaller: _run(smaller, made(), at_rest),
         command=lambda _: _command(plan.seed),
         most_runs=_SHRINKING_RUNS,
     )
-    if (told := tell(plan, first.rule)) is None:
+    if (told := report(plan, first.rule)) is None:
         return (
             f"seed {plan.seed}: {first}\nand not again: something in the service is not drawn from its seed"
         )

@@ -36,7 +36,7 @@ class _Made:
 
 
 @dataclass
-class _Told:
+class _Answers:
     claims: dict[str, _Claimed] = field(default_factory=dict)
     """By key."""
     made: dict[str, _Made] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class _Told:
 
 def claim_steps(commits: Iterable[Commit], kind: str) -> Iterator[NotAllowed]:
     """The writes that the model does not allow. ``kind``: the type of the aggregates, each its own partition."""
-    told = _Told()
+    told = _Answers()
     for commit in commits:
         for was, now in commit.changes:
             if _type_of(was, now) == CLAIM_TYPE and (why := _why_no_claim(told, was, now, commit.at)):
@@ -69,7 +69,7 @@ def _aggregates(commit: Commit, kind: str) -> Iterator[str]:
             yield str((now or was or {})["partitionKey"])
 
 
-def _why_no_claim(told: _Told, was: Document | None, now: Document | None, at: datetime) -> str:
+def _why_no_claim(told: _Answers, was: Document | None, now: Document | None, at: datetime) -> str:
     """Empty: the model makes this claim too."""
     if now is None:
         return "a claim is removed"
@@ -84,7 +84,7 @@ def _why_no_claim(told: _Told, was: Document | None, now: Document | None, at: d
     return ""
 
 
-def _why_not_made(told: _Told, name: str, commit: Commit, kind: str) -> str:
+def _why_not_made(told: _Answers, name: str, commit: Commit, kind: str) -> str:
     before, claim = told.made.get(name, _Made()), told.claim_of(name, commit.at)
     is_now = before
     fingerprint = claim.fingerprint if claim else None

@@ -12,7 +12,7 @@ from cosmos_outbox.inbox.entry import Entry
 from outbox_simulation.invariants.history import History
 from outbox_simulation.invariants.language import Language
 from outbox_simulation.invariants.records import Stored
-from outbox_simulation.invariants.states import AsTold, told
+from outbox_simulation.invariants.states import EventStates, event_states
 from replayed.commits import Commit, Document, NotAllowed
 from tests.models.inbox_state import Content, Doing, Model, World, messages
 from tests.models.inbox_state import Story as Changes
@@ -24,8 +24,8 @@ _NO_STEP_OF_A_PROCESS = ("the ", "0 dies", "1 dies")
 
 
 def inbox_steps(commits: Iterable[Commit], run: History, language: Language) -> Iterator[NotAllowed]:
-    """The writes that the model does not allow. ``run``: what the store took, and who was told of what."""
-    facts = told(run, {}, language)
+    """The writes that the model does not allow. ``run``: what the store took, and who got which answer."""
+    facts = event_states(run, {}, language)
     events: dict[str, dict[int, Stored]] = {}
     for stored in run.stored.values():
         events.setdefault(stored.aggregate, {})[stored.sequence] = stored
@@ -50,7 +50,7 @@ class _Written:
         was: Document | None,
         now: Document | None,
         events: Mapping[int, Stored],
-        facts: AsTold,
+        facts: EventStates,
         run: History,
         language: Language,
     ) -> None:

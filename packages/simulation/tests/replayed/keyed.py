@@ -62,7 +62,7 @@ def _why_not(before: Document | None, after: Document | None, record: Document |
         sequences.index(written) if written in sequences[: 1 + changed] else -1,
     )
     if changed and record["data"]["refused"] is not None:
-        return "a record tells that it was refused, and the aggregate is changed with it"
+        return "a record says that it was refused, and the aggregate is changed with it"
     if view in _made(bool(before["data"].get("deleted")), there):
         return ""
     has = "with its record there" if there else "without a record"

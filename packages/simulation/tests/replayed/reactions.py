@@ -56,7 +56,7 @@ class _Target(NamedTuple):
     kind: str = "absent"
     """Or living, or deleted."""
     sequence: int = 0
-    """As a record tells it: 0 where no target lives."""
+    """As a record has it: 0 where no target lives."""
 
     @classmethod
     def of(cls, document: Document) -> "_Target":
@@ -153,7 +153,7 @@ class _Replayed:
         if target is None:
             seen = [each for each in seen if each.sequence == tells]
         if not seen or (target is not None and _Target.of(target).sequence != tells):
-            yield f"the record of {message.id} tells a sequence that its target does not have"
+            yield f"the record of {message.id} has a sequence that its target does not have"
             return
         last = partition.cursors.get(cursor, 0)
         befores = [_Before(each.kind, last, until > at) for each in seen]

@@ -21,7 +21,7 @@ from domain.values import ContactDetails
 from infra.bootstrap import service
 from infra.contacts_http import contacts
 from infra.directory import FORM
-from outbox_simulation.engine.system_under_test import Others, SimulatedClient, SimulatedService, Told, Wish
+from outbox_simulation.engine.system_under_test import Others, Reply, SimulatedClient, SimulatedService, Wish
 from outbox_simulation.invariants.records import (
     Answered,
     Attempted,
@@ -55,22 +55,22 @@ def _values(operation: str, properties: Sequence[str]) -> dict[str, Any]:
     return body
 
 
-def _told(receipt: Receipt[Contact], *, status: int = 200, replayed: bool = False) -> Told:
+def _reply(receipt: Receipt[Contact], *, status: int = 200, replayed: bool = False) -> Reply:
     body = view(receipt.aggregate)
-    return Told(status, body["id"], body["sequence"], body, receipt.etag, replayed)
+    return Reply(status, body["id"], body["sequence"], body, receipt.etag, replayed)
 
 
 def _creation(name: str, *, key: str | None = None, reuses_key: bool = False) -> Wish:
     values = _values(name, tuple(UPDATED))
 
-    async def create(wired: Wired, origin: Origin) -> Told:
+    async def create(wired: Wired, origin: Origin) -> Reply:
         details = ContactDetails.model_validate(values)
         contacts = contacts_of(wired)
         if key is None:
-            return _told(await contacts.create(details, origin), status=201)
+            return _reply(await contacts.create(details, origin), status=201)
         keyed = KeyedRequest("simulation", key, fingerprint=str(values))
         receipt, replayed = await contacts.create_once(details, origin, keyed)
-        return _told(receipt, status=201, replayed=replayed)
+        return _reply(receipt, status=201, replayed=replayed)
 
     return Wish(
         name, "create", create, events=expected("create", name, UPDATED), key=key, reuses_key=reuses_key
@@ -86,39 +86,39 @@ def _change(
     def revision(details: ContactDetails) -> ContactDetails:
         return revised(details, values)
 
-    async def change(wired: Wired, origin: Origin) -> Told:
+    async def change(wired: Wired, origin: Origin) -> Reply:
         contacts = contacts_of(wired)
         if key is None:
-            return _told(await contacts.revise(UUID(contact), revision, origin, if_match=versions))
+            return _reply(await contacts.revise(UUID(contact), revision, origin, if_match=versions))
         keyed = KeyedRequest("simulation", key, fingerprint=str(values))
         answer = await contacts.revise_once(UUID(contact), revision, origin, keyed, if_match=versions)
         if answer.receipt is None:
-            return Told(200, contact, answer.sequence, replayed=True)
-        return _told(answer.receipt, replayed=answer.replayed)
+            return Reply(200, contact, answer.sequence, replayed=True)
+        return _reply(answer.receipt, replayed=answer.replayed)
 
     events = expected("change", name, properties)
     return Wish(name, "change", change, aggregate=contact, events=events, if_match=if_match, key=key)
 
 
 def _read(name: str, contact: str, *, newest: bool) -> Wish:
-    async def read(wired: Wired, origin: Origin) -> Told:
+    async def read(wired: Wired, origin: Origin) -> Reply:
         found = await contacts_of(wired).read(UUID(contact), origin, newest=newest)
         body = view(found.aggregate)
-        return Told(200, body["id"], body["sequence"], body, found.etag)
+        return Reply(200, body["id"], body["sequence"], body, found.etag)
 
     return Wish(name, "read", read, aggregate=contact, newest=newest)
 
 
 def _deletion(name: str, contact: str, key: str | None = None) -> Wish:
-    async def delete(wired: Wired, origin: Origin) -> Told:
+    async def delete(wired: Wired, origin: Origin) -> Reply:
         contacts = contacts_of(wired)
         if key is None:
             await contacts.delete(UUID(contact), origin)
-            return Told(204)
+            return Reply(204)
         answer = await contacts.delete_once(
             UUID(contact), origin, KeyedRequest("simulation", key, fingerprint="DELETE")
         )
-        return Told(204, contact, answer.sequence, replayed=answer.replayed)
+        return Reply(204, contact, answer.sequence, replayed=answer.replayed)
 
     return Wish(name, "delete", delete, aggregate=contact, events=expected("delete", name), key=key)
 

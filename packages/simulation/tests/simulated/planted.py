@@ -127,7 +127,7 @@ def row(told: Hunt) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Hunt, tell, print the table."""
+    """Hunt, report, print the table."""
     known = in_reach()
     given = _parse(arguments, known)
     if given.seeds_for is not None:

@@ -1,4 +1,4 @@
-"""Bugs that show in what befalls a deployment as a whole: another version, its triggers, days without a relay."""
+"""Bugs that show in faults of a deployment as a whole: another version, its triggers, days without a relay."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ _NO_PROFILE = "the simulation alone"
 DEPLOYMENTS: Mapping[str, tuple[Planted, ...]] = {
     "sessions": (
         Planted(
-            "session-does-not-tell-its-number",  # a deployment of another number of sessions
+            "session-does-not-say-its-number",  # a deployment of another number of sessions
             "cosmos_outbox/servicebus/message.py",
             '    return f"{buckets}-{bucket:0',
             '    return f"{bucket:0',

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.aggregate import Aggregate, KeyedRequest, Origin, Receipt
 from cosmos_outbox.service import Service, Wired
-from outbox_simulation.engine.system_under_test import SimulatedClient, Told, Wish
+from outbox_simulation.engine.system_under_test import Reply, SimulatedClient, Wish
 from outbox_simulation.invariants.records import Answered
 
 A = TypeVar("A", bound=Aggregate[Any])
@@ -77,9 +77,9 @@ class Commands(Generic[A]):
     def _creation(self, client: SimulatedClient, here: "Here") -> Wish:
         seed = client.chance.random()
 
-        async def create(wired: Wired, origin: Origin) -> Told:
+        async def create(wired: Wired, origin: Origin) -> Reply:
             made = here(wired).create(_luck(seed), utc_now())
-            return _told(await wired.aggregates.create(made, origin), 201)
+            return _reply(await wired.aggregates.create(made, origin), 201)
 
         return Wish(client.next_name(), "create", create)
 
@@ -87,7 +87,7 @@ class Commands(Generic[A]):
         seed, number = client.chance.random(), client.chance.randrange(len(self.change))
         key = f"{client.name}-{seed}" if _luck(1 - seed).random() < KEYED_SHARE else None
 
-        async def run(wired: Wired, origin: Origin) -> Told:
+        async def run(wired: Wired, origin: Origin) -> Reply:
             at, mine, aggregates = utc_now(), here(wired), wired.aggregates
             change = mine.change[number % len(mine.change)]
             request = KeyedRequest("simulation", key or "", str(seed), mine.status_of)
@@ -97,13 +97,13 @@ class Commands(Generic[A]):
 
             try:
                 if key is None:
-                    return _told(await aggregates.change(mine.kind, aggregate_id, changed, origin), 200)
+                    return _reply(await aggregates.change(mine.kind, aggregate_id, changed, origin), 200)
                 answer = await aggregates.change_once(mine.kind, aggregate_id, changed, request, origin)
             except mine.refuses:
-                return Told(409, body={"refused": True})
+                return Reply(409, body={"refused": True})
             if answer.replayed or answer.receipt is None:  # the answer does not name its attempt
-                return Told(200, aggregate_id, answer.sequence, {}, replayed=True)
-            return _told(answer.receipt, 200)
+                return Reply(200, aggregate_id, answer.sequence, {}, replayed=True)
+            return _reply(answer.receipt, 200)
 
         return Wish(client.next_name(), "change", run, aggregate=aggregate_id, key=key)
 
@@ -150,9 +150,9 @@ class Calls:
         """Makes one call."""
         seed = client.chance.random()
 
-        async def run(wired: Wired, origin: Origin) -> Told:
+        async def run(wired: Wired, origin: Origin) -> Reply:
             await self.call(_luck(seed), utc_now())
-            return Told(200, body={})
+            return Reply(200, body={})
 
         await client.ask(Wish(client.next_name(), "change", run))
 
@@ -176,7 +176,7 @@ def _luck(seed: float) -> Random:
     return Random(seed)  # noqa: S311 - no secret
 
 
-def _told(receipt: Receipt[Any], status: int) -> Told:
+def _reply(receipt: Receipt[Any], status: int) -> Reply:
     aggregate = receipt.aggregate
     body = {"events": receipt.events, "deleted": aggregate.deleted}
-    return Told(status, aggregate.aggregate_id, aggregate.state.last_sequence, body, receipt.etag)
+    return Reply(status, aggregate.aggregate_id, aggregate.state.last_sequence, body, receipt.etag)

@@ -35,8 +35,8 @@ class Form:
     @property
     def name(self) -> str:
         """The file's name: the same only for documents of one shape."""
-        told = self.document.get("data", self.document)  # the rest is the library's own
-        shape = hashlib.sha256("\n".join(sorted(set(_paths(told)))).encode()).hexdigest()[:8]
+        detail = self.document.get("data", self.document)  # the rest is the library's own
+        shape = hashlib.sha256("\n".join(sorted(set(_paths(detail)))).encode()).hexdigest()[:8]
         of = self.document.get("type")
         if of == EVENT_TYPE:
             of = self.document["data"]["action"]
@@ -63,8 +63,8 @@ def unread(folder: Path, service: Service) -> list[Violation]:
     """Returns the documents that today's code does not read. A folder without any is a violation too."""
     files = {file.name: Form(**json.loads(file.read_text())) for file in sorted(folder.glob("*.json"))}
     if not files:
-        told = f"{folder} has none: run the test once with --simulate-write-forms, and commit the folder"
-        return [Violation(RULE, told)]
+        detail = f"{folder} has none: run the test once with --simulate-write-forms, and commit the folder"
+        return [Violation(RULE, detail)]
     reader = _Reader(service, [*files.values()])
     return [
         Violation(RULE, f"{name}: {each}") for name, form in files.items() for each in reader.troubles(form)

@@ -70,7 +70,7 @@ class TakenMessage:
 
 
 @dataclass(frozen=True)
-class ToldOf:
+class ClientOutcome:
     """A request and its answer, as its client knows them."""
 
     cause: str
@@ -115,7 +115,7 @@ class ReadModelFound:
 class LeftBehind:
     """All records and documents of a run."""
 
-    told: list[ToldOf] = field(default_factory=list)
+    outcomes: list[ClientOutcome] = field(default_factory=list)
     changes: list[StoredChange] = field(default_factory=list)
     taken: list[TakenMessage] = field(default_factory=list)
     effects: dict[str, tuple[str, list[str], frozenset[str] | None]] = field(default_factory=dict)

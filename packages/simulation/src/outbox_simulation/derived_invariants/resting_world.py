@@ -37,11 +37,11 @@ class RestingWorld(ServiceWorld):
         ]
         soon = now + timedelta(seconds=self.patience_seconds)
         comes = any(each.due is not None and each.due < soon for each in there)
-        told = () if self._at_rest is None else self._at_rest(there)
+        detail = () if self._at_rest is None else self._at_rest(there)
         return [
             *not_due(found, kinds),
             *still_due(there, now),
-            *(Violation("at rest", each, may_pass=comes) for each in told),
+            *(Violation("at rest", each, may_pass=comes) for each in detail),
         ]
 
     async def _publish_again(self) -> Violation:
@@ -62,8 +62,8 @@ def not_due(found: LeftBehind, kinds: Kinds) -> Iterator[Violation]:
             was = before.get(first.aggregate)
             due = None if was is None else _loaded(kinds[first.aggregate.type], was).due
             if due is None or due > datetime.fromisoformat(first.data["createdAt"]):
-                told = f"{first.action} {first.sequence} of {first.aggregate}: it was due at {due}"
-                yield Violation("happened, and was not due", told)
+                detail = f"{first.action} {first.sequence} of {first.aggregate}: it was due at {due}"
+                yield Violation("happened, and was not due", detail)
         before[first.aggregate] = change.document
 
 

@@ -40,10 +40,12 @@ def _requests(found: LeftBehind) -> Iterator[Violation]:
         for event in change.events
         if not event.data.get("causationId")  # a reaction's events have the same correlation id
     )
-    for each in found.told:
+    for each in found.outcomes:
         if each.outcome == "acknowledged" and each.events not in (None, stored[each.cause]):
-            told = f"{each.about} by {each.cause}: {each.events} event(s) told, {stored[each.cause]} stored"
-            yield Violation("acknowledged, and not stored", told)
+            detail = (
+                f"{each.about} by {each.cause}: {each.events} event(s) answered, {stored[each.cause]} stored"
+            )
+            yield Violation("acknowledged, and not stored", detail)
         if each.outcome == "refused" and stored[each.cause]:
             yield Violation("refused, and done", f"{each.about} by {each.cause}")
     yield from _keyed(found, stored)
@@ -51,13 +53,15 @@ def _requests(found: LeftBehind) -> Iterator[Violation]:
 
 def _keyed(found: LeftBehind, stored: Mapping[str, int]) -> Iterator[Violation]:
     """Checks that a change with a key happens once, and each repetition gets the first answer."""
-    for operation in dict.fromkeys(each.keyed for each in found.told if each.keyed):
-        attempts = [each for each in found.told if each.keyed == operation]
+    for operation in dict.fromkeys(each.keyed for each in found.outcomes if each.keyed):
+        attempts = [each for each in found.outcomes if each.keyed == operation]
         about = f"{attempts[0].about} by {operation}"
         if (times := sum(stored[each.cause] > 0 for each in attempts)) > 1:
             yield Violation("keyed change twice", f"{about}: stored {times} times")
         if times and any(each.decided for each in attempts):
-            yield Violation("keyed change told otherwise", f"{about}: done, and refused when it was repeated")
+            yield Violation(
+                "keyed change answered otherwise", f"{about}: done, and refused when it was repeated"
+            )
 
 
 def _without_gap(events: Mapping[AggregateKey, list[StoredEvent]]) -> Iterator[Violation]:
@@ -127,10 +131,10 @@ def _projected(
             return
         state = after.state
     if state != wanted:
-        told = ", ".join(event.action for event in events)
+        detail = ", ".join(event.action for event in events)
         yield Violation(
             "projection differs",
-            f"{model.name}: {told} of {key} on {_shown(began)} gives {_shown(state)}; the aggregate's own state "
+            f"{model.name}: {detail} of {key} on {_shown(began)} gives {_shown(state)}; the aggregate's own state "
             f"gives {_shown(wanted)}",
         )
 
@@ -149,15 +153,15 @@ def _at_rest(model: ReadModelFound) -> Iterator[Violation]:
             continue
         shown = None if entry.get("deleted") else model.read(entry)
         if shown != wanted:
-            told = f"{model.name}: {name} is shown as {_shown(shown)}, and is {_shown(wanted)}"
+            detail = f"{model.name}: {name} is shown as {_shown(shown)}, and is {_shown(wanted)}"
             # A walk would hide a wrong projection of its events.
             wrong = None not in (shown, wanted) and source.sequence == entry.get("lastSequence")
-            yield Violation("read model", told, may_pass=not wrong)
+            yield Violation("read model", detail, may_pass=not wrong)
         elif wanted is not None and source.sequence not in (None, entry.get("lastSequence")):
-            told = (
+            detail = (
                 f"{model.name}: {name} is shown at {entry.get('lastSequence')}, and is at {source.sequence}"
             )
-            yield Violation("read model", told, may_pass=True)
+            yield Violation("read model", detail, may_pass=True)
 
 
 def _effects(found: LeftBehind, events: Mapping[AggregateKey, list[StoredEvent]]) -> Iterator[Violation]:
@@ -167,8 +171,8 @@ def _effects(found: LeftBehind, events: Mapping[AggregateKey, list[StoredEvent]]
         for event in known.values():
             wanted = event.aggregate.type == kind and (actions is None or event.action in actions)
             if wanted and event.id not in asked:
-                told = f"{name}: {event.action} {event.sequence} of {event.aggregate}"
-                yield Violation("effect not asked for", told, may_pass=True)
+                detail = f"{name}: {event.action} {event.sequence} of {event.aggregate}"
+                yield Violation("effect not asked for", detail, may_pass=True)
         for event_id in dict.fromkeys(asked):
             if event_id not in known or not (actions is None or known[event_id].action in actions):
                 yield Violation("effect of no event", f"{name}: {event_id}")
@@ -204,11 +208,11 @@ def _reaction(
             yield Violation("reaction twice", f"{reaction.name}: {cause} has changed {key} {times} times")
     for cause, targets in reaction.wanted.items():
         for key, record in targets:
-            outcome, told = reaction.outcomes.get(record), f"{reaction.name}: {cause} at {key}"
+            outcome, detail = reaction.outcomes.get(record), f"{reaction.name}: {cause} at {key}"
             if outcome is None:
-                yield Violation("reaction left out", told, may_pass=True)
+                yield Violation("reaction left out", detail, may_pass=True)
             elif (outcome == "applied") != ((key, cause) in done):
-                yield Violation("reaction told, and not done", f"{told}: {outcome}")
+                yield Violation("reaction reported, and not done", f"{detail}: {outcome}")
     for key, cause in done:
         if cause in reaction.wanted and key not in _targets(reaction, cause):
             yield Violation("reaction at another target", f"{reaction.name}: {cause} has changed {key}")

@@ -23,13 +23,13 @@ from outbox_simulation.derived_invariants.derived import DerivedSubject
 from outbox_simulation.derived_invariants.forms import Form
 from outbox_simulation.derived_invariants.found import (
     AggregateFound,
+    ClientOutcome,
     Document,
     LeftBehind,
     ReadModelFound,
     StoredChange,
     StoredEvent,
     TakenMessage,
-    ToldOf,
 )
 from outbox_simulation.derived_invariants.reactions import reaction
 from outbox_simulation.derived_invariants.rules import broken
@@ -78,8 +78,8 @@ class ServiceWorld(World):
                 waits = reasons(await aside).items()
             except PASSING as error:
                 waits = {"what is set aside": repr(error)}.items()
-            told = "; ".join(f"{event}: {reason}" for event, reason in waits) or "something is parked"
-            return [Violation("not settled", told, may_pass=True)]
+            detail = "; ".join(f"{event}: {reason}" for event, reason in waits) or "something is parked"
+            return [Violation("not settled", detail, may_pass=True)]
         self._changes.received(self.ground.bus.taken)
         if self.loop.time() <= self._quiet_at():
             return [Violation("not quiet", "something was written just now", may_pass=True)]
@@ -97,7 +97,7 @@ class ServiceWorld(World):
         plan, progress = RepublishingPlan(span, UUID(int=self.plan.seed, version=4)), RepublishingProgress()
         try:
             if not await walked:
-                return replace(waits, about="what no message told waits for the next walk")
+                return replace(waits, about="what no message reported waits for the next walk")
             if not any(
                 isinstance(each, ReactionDeclaration | EffectDeclaration)
                 for each in self._of.service.subscribers
@@ -127,7 +127,7 @@ class ServiceWorld(World):
             Form("COSMOS_CONTAINER", dict(each)) for each in stored if each.get("type") in self._of.known
         ]
         found = LeftBehind(
-            told=[*self._told()],
+            outcomes=[*self._outcomes()],
             changes=self._changes.changes,
             taken=self._changes.messages,
             effects={
@@ -155,14 +155,14 @@ class ServiceWorld(World):
         for each in self._of.service.aggregates:
             yield SourceDocuments.of_library(each.aggregate_type)
 
-    def _told(self) -> Iterator[ToldOf]:
+    def _outcomes(self) -> Iterator[ClientOutcome]:
         for cause, answer in self.history.answers.items():
             body, asked = answer.body or {}, self.history.attempts[cause]
             keyed = answer.operation if asked.key is not None else ""
             if "events" in body or answer.outcome == "refused" or keyed:
                 about = answer.aggregate or asked.aggregate or "a new one"
                 decided = "refused" in body
-                yield ToldOf(cause, about, answer.outcome, body.get("events"), keyed, decided)
+                yield ClientOutcome(cause, about, answer.outcome, body.get("events"), keyed, decided)
 
     async def documents(self, container: str) -> list[Document]:
         """Returns all documents of a container."""

@@ -9,24 +9,24 @@ from datetime import datetime
 from random import Random
 
 from outbox_simulation.engine.bus_queue import Note, Queue, Rules, Sent, Taken
-from outbox_simulation.engine.fault_injection import EPOCH, Befallen
-from outbox_simulation.engine.fault_plan import CALM, Befalls
+from outbox_simulation.engine.fault_injection import EPOCH, FaultyTransport
+from outbox_simulation.engine.fault_plan import CALM, FaultRates
 
 
-class Bus(Befallen):
+class Bus(FaultyTransport):
     """One topic and its subscriptions. ``taken`` has no duplicates."""
 
     def __init__(
         self,
         *subscriptions: str,
         random: Random | None = None,
-        befalls: Befalls = CALM,
+        rates: FaultRates = CALM,
         rules: Rules = Rules(),  # noqa: B008 - frozen
         epoch: datetime = EPOCH,
         note: Note | None = None,
     ) -> None:
         """``random`` draws the broker's faults: only needed if there are any. ``epoch``: see EPOCH."""
-        super().__init__(random=random, befalls=befalls, rules=rules, epoch=epoch, note=note)
+        super().__init__(random=random, rates=rates, rules=rules, epoch=epoch, note=note)
         self._seen: dict[str, float] = {}
         self.queues: dict[str, Queue] = {name: Queue(name, self) for name in subscriptions}
 
@@ -51,11 +51,11 @@ class Bus(Befallen):
     def _put(self, queue: Queue, taken: Taken) -> None:
         """Puts it into a subscription, unless another receiver is faster there than the subscriber."""
         sent = taken.sent
-        if self.befall(self.befalls.buried):
+        if self.strikes(self.rates.buried):
             self.note("buried", sent.aggregate, sent.message.id)
             queue.bury(taken)
         elif isinstance(sent.message.data.get("sequence"), int) and (
-            self.befall(self.befalls.stolen) or self.steals(sent.aggregate)
+            self.strikes(self.rates.stolen) or self.steals(sent.aggregate)
         ):
             self.note("stolen", sent.aggregate, sent.message.id)
         else:

@@ -165,14 +165,14 @@ class _Receiver:
 
     def _send(self, carry_out: Callable[[], None], answer: "asyncio.Future[Any]") -> None:
         """Sends it to the broker, unless a fault prevents that."""
-        bus, chances, way = self._bus, self._bus.befalls, self._bus.way_seconds()
+        bus, chances, way = self._bus, self._bus.rates, self._bus.way_seconds()
         if self._broken or bus.is_away():
             self._answer(answer, error=ServiceBusConnectionError())
-        elif bus.befall(chances.busy):
+        elif bus.strikes(chances.busy):
             self._answer(answer, error=ServiceBusServerBusyError())
-        elif bus.befall(chances.cut) or bus.befall(chances.lost_before):
+        elif bus.strikes(chances.cut) or bus.strikes(chances.lost_before):
             self._cut(answer, way)
-        elif bus.befall(chances.lost_after):
+        elif bus.strikes(chances.lost_after):
             bus.later(way, carry_out)
             self._cut(answer, 2 * way)
         else:
@@ -225,8 +225,8 @@ class SessionReceiver(_Receiver):
     async def complete_message(self, message: ReceivedMessage) -> None:
         """Raises ServiceBusError."""
         lock = self._held
-        again = self._bus.befall(self._bus.befalls.again)
-        if self._bus.befall(self._bus.befalls.lock_lost):
+        again = self._bus.strikes(self._bus.rates.again)
+        if self._bus.strikes(self._bus.rates.lock_lost):
             self._queue.release(lock, counts=True)
         await self._ask(lambda: self._queue.complete(lock, message.held, again=again))
 

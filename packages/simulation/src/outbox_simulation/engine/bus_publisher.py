@@ -142,7 +142,7 @@ class BusPublisher:
     def _batches(self, page: Sequence[AggregateEvents]) -> Sequence[Sequence[_Part]]:
         """Returns all at once, or random batches; an aggregate may be cut in two, its second part comes later."""
         parts: list[_Part] = list(enumerate(page))
-        if self.bus.befalls.is_calm or not parts:
+        if self.bus.rates.is_calm or not parts:
             return [parts]
         batches: list[list[_Part]] = [[]]
         later: list[list[_Part]] = []
@@ -162,7 +162,7 @@ class BusPublisher:
         bus, mixes = self.bus, self.guarantees.mixes_aggregates
         if (failure := self._failure()) is not None:
             await self._fail(page, batch, failure)
-        elif len(batch) > 1 and mixes and bus.befall(bus.befalls.refuse_mix):
+        elif len(batch) > 1 and mixes and bus.strikes(bus.rates.refuse_mix):
             self.guarantees = replace(self.guarantees, mixes_aggregates=False)
             bus.note("bus refuses", detail="a batch of several sessions")
             for part in batch:
@@ -177,14 +177,14 @@ class BusPublisher:
         """Draws the part with a refused event; one that was refused is often refused again: its reason remains."""
         bus = self.bus
         sure = (at for at, (_, group) in enumerate(batch) if any(map(self._is_refused, group.events)))
-        if (found := next(sure, None)) is not None or not bus.befalls.refuse_one:
+        if (found := next(sure, None)) is not None or not bus.rates.refuse_one:
             return found
         again = [
             at for at, (_, group) in enumerate(batch) if any(each.id in bus.refused for each in group.events)
         ]
-        if again and bus.befall(_REFUSED_AGAIN):
+        if again and bus.strikes(_REFUSED_AGAIN):
             return again[0]
-        return bus.one_of(len(batch)) if bus.befall(bus.befalls.refuse_one) else None
+        return bus.one_of(len(batch)) if bus.strikes(bus.rates.refuse_one) else None
 
     def _is_refused(self, event: FeedEvent) -> bool:
         aggregate = event.aggregate.id if event.aggregate else ""
@@ -192,10 +192,10 @@ class BusPublisher:
 
     def _failure(self) -> _Failure | None:
         """Draws the fault of a send as a whole, if any."""
-        bus, chances = self.bus, self.bus.befalls
+        bus, chances = self.bus, self.bus.rates
         if bus.is_away():
             return _Failure(AWAY)
-        if bus.befall(chances.cut):
+        if bus.strikes(chances.cut):
             return _Failure(AWAY, arrived=bus.one_of(2) == 1)
         kinds = [
             (chances.busy, _Failure(BUSY)),
@@ -203,7 +203,7 @@ class BusPublisher:
             (chances.lost_before, _Failure(NO_ANSWER, NO_ANSWER_SECONDS)),
             (chances.lost_after, _Failure(NO_ANSWER, NO_ANSWER_SECONDS, arrived=True)),
         ]
-        return next((failure for chance, failure in kinds if bus.befall(chance)), None)
+        return next((failure for chance, failure in kinds if bus.strikes(chance)), None)
 
     async def _fail(self, page: _Page, batch: Sequence[_Part], failure: _Failure) -> None:
         """Ends the page: the rest of it is not tried."""

@@ -111,7 +111,7 @@ class Meetings:
 
     # -- the store's questions
 
-    def befalls(self, request: SentRequest, who: str) -> str | None:
+    def fault_of(self, request: SentRequest, who: str) -> str | None:
         """Returns the fault of a request that this process sends now; it may begin a story."""
         if self._over:
             return None

@@ -14,7 +14,7 @@ from outbox_simulation.engine.operator import PASSING
 from outbox_simulation.engine.watching import Watcher
 from outbox_simulation.invariants.violation import Violation
 
-_TOLD_WITHIN_SECONDS = 300.0
+_REPORTED_WITHIN_SECONDS = 300.0
 _COMES_BACK_IN_TIME = 0.4
 _AT_RISK, _NOT_YET = 0.55, 0.45
 """Shares of the time to live: the status must report a risk after the first, and none before the second."""
@@ -68,13 +68,13 @@ async def _told(deployment: Deployment, *, wanted: bool, share: float) -> list[V
     loop, desk, history = deployment.ground.loop, deployment.desks[0], deployment.ground.history
     if not any(name not in history.deliveries for name in history.stored):
         return []
-    until = loop.time() + _TOLD_WITHIN_SECONDS
+    until = loop.time() + _REPORTED_WITHIN_SECONDS
     while True:
         try:
             status = await loop.begin(desk.instance, desk.wired.operator.observer.status())
         except PASSING as error:
             if loop.time() > until:
-                return [Violation("expires in silence", f"how far the relay is, nobody can tell: {error!r}")]
+                return [Violation("expires in silence", f"how far the relay is, is not known: {error!r}")]
             await asyncio.sleep(1.0)
             continue
         if status.events_at_risk is wanted:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 
 from outbox_simulation.engine.bus_queue import Note, Rules, Taken
-from outbox_simulation.engine.fault_plan import CALM, Befalls
+from outbox_simulation.engine.fault_plan import CALM, FaultRates
 from outbox_simulation.engine.instance import SimulatedInstance
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -22,7 +22,7 @@ RESTS_SECONDS = 15.0
 """The pause between two outages."""
 
 
-class Befallen:
+class FaultyTransport:
     """One transport with its faults."""
 
     queues: Mapping[str, Sized]
@@ -32,13 +32,13 @@ class Befallen:
         self,
         *,
         random: Random | None = None,
-        befalls: Befalls = CALM,
+        rates: FaultRates = CALM,
         rules: Rules = Rules(),  # noqa: B008 - frozen
         epoch: datetime = EPOCH,
         note: Note | None = None,
     ) -> None:
         """``random`` draws the faults: only needed if there are any. ``epoch``: see EPOCH."""
-        self.befalls = befalls
+        self.rates = rates
         self.rules = rules
         self.taken: list[Taken] = []
         """The messages taken, in order."""
@@ -66,7 +66,7 @@ class Befallen:
         """Calls it later in the transport's own context."""
         return asyncio.get_running_loop().call_later(seconds, call, context=self._context.copy())
 
-    def befall(self, chance: float) -> bool:
+    def strikes(self, chance: float) -> bool:
         """Draws whether it happens now."""
         return chance > 0 and self._random.random() < chance
 
@@ -76,13 +76,13 @@ class Befallen:
 
     def way_seconds(self) -> float:
         """Draws the time of the next way."""
-        longest = self.befalls.longest_way_seconds
+        longest = self.rates.longest_way_seconds
         return self._random.uniform(0.0, longest) if longest else 0.0
 
     def is_away(self) -> bool:
         """Whether it is unavailable now; an outage may begin with this call."""
-        if self.befall(self.befalls.outage):
-            self.go_away(self._random.uniform(0.0, self.befalls.longest_outage_seconds))
+        if self.strikes(self.rates.outage):
+            self.go_away(self._random.uniform(0.0, self.rates.longest_outage_seconds))
         return self.now() < self._away_until
 
     def go_away(self, seconds: float) -> None:

@@ -9,7 +9,7 @@ _LIKELIEST = 0.08
 
 
 @dataclass(frozen=True)
-class Befalls:
+class FaultRates:
     """The chances of each fault at one call; 0: never."""
 
     refuse_one: float = 0.0
@@ -62,4 +62,4 @@ class Befalls:
         return self == CALM
 
 
-CALM = Befalls()
+CALM = FaultRates()

@@ -142,7 +142,9 @@ class RelayHost(Host):
                 expiration_interval=trigger["leaseExpirationInterval"] / 1000,
                 read_ahead=False,
             ),
-            on_error=lambda _lease, error: self.trace.note("host tells", detail=repr(error).splitlines()[0]),
+            on_error=lambda _lease, error: self.trace.note(
+                "host reports", detail=repr(error).splitlines()[0]
+            ),
         )
 
     async def _execute(self, relay: Any, page: Sequence[Mapping[str, Any]]) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from cosmos_outbox.settings.transports import Name
 from outbox_simulation.engine.correlated_faults import MOMENTS, PARKING
-from outbox_simulation.engine.fault_plan import CALM, Befalls
+from outbox_simulation.engine.fault_plan import CALM, FaultRates
 from outbox_simulation.engine.store import StoreFaults
 from outbox_simulation.engine.transports import settings_over
 
@@ -183,12 +183,12 @@ class SimulationPlan:
         )
 
     @property
-    def bus(self) -> Befalls:
+    def bus(self) -> FaultRates:
         """The faults of the broker."""
         shares = {name: self._share(f"bus.{name}", _LIKELIEST_OF_BUS.get(name, 0.06)) for name in BUS}
         if not any(shares.values()):
             return CALM
-        return Befalls(**shares, longest_way_seconds=self.chance("ways").choice([0.01, 0.1, 3.0]))
+        return FaultRates(**shares, longest_way_seconds=self.chance("ways").choice([0.01, 0.1, 3.0]))
 
     @property
     def settings(self) -> dict[str, str]:
@@ -216,10 +216,10 @@ class SimulationPlan:
         others = [each for each in _SESSIONS if each != before["SERVICEBUS_SESSIONS"]]
         number, seconds = chance.choice(others), chance.choice(["10", "60"])
         after |= {"SERVICEBUS_SESSIONS": number} if "sessions" in self.faults else {}
-        return after | ({"RELAY_SEND_SECONDS": seconds} if self.no_relay_meanwhile else {})
+        return after | ({"RELAY_SEND_SECONDS": seconds} if self.no_relay_during_it else {})
 
     @property
-    def no_relay_meanwhile(self) -> bool:
+    def no_relay_during_it(self) -> bool:
         """Whether another number of sessions is deployed as docs/use/messages.md requires; else side by side."""
         return "sessions" in self.faults and self.chance("no relay").random() < _BY_THE_PAGE
 

@@ -16,7 +16,7 @@ from cosmos_outbox.composition.transports import Clients
 from cosmos_outbox.cosmos.store.client import CosmosClient, cosmos_client
 from cosmos_outbox.kernel import clock
 from cosmos_outbox.service import Service, Wired
-from outbox_simulation.engine.fault_injection import Befallen
+from outbox_simulation.engine.fault_injection import FaultyTransport
 from outbox_simulation.engine.instance import SimulatedInstance, current
 from outbox_simulation.engine.loop import Loop
 from outbox_simulation.engine.store import SimulatedStore
@@ -50,7 +50,7 @@ class Ground:
     trace: RunTrace
     history: History
     store: SimulatedStore
-    bus: Befallen
+    bus: FaultyTransport
     service: Service
     """The service as it is deployed in the end."""
     version: Version

@@ -18,7 +18,7 @@ SHRINKING_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
-class Telling:
+class ViolationReport:
     """Settings of a violation's report."""
 
     run: Callable[[SimulationPlan], SimulatedRun]

@@ -35,13 +35,13 @@ class Rollout:
         numbers = {each.settings.get("SERVICEBUS_SESSIONS") for each in (self._ground.version, to)}
         self.numbers = len(numbers)
         """The number of different session counts that the versions have."""
-        self._no_relay_meanwhile = plan.no_relay_meanwhile
+        self._no_relay_during_it = plan.no_relay_during_it
 
     async def go_on(self) -> None:
         """Runs the deployment some time into the run, to its end."""
         chance = self._chance
         await self._pause(chance.uniform(0.0, _LATEST * self._seconds))
-        if self._no_relay_meanwhile:
+        if self._no_relay_during_it:
             await self._while_no_relay_runs()
         elif chance.random() < _TAKEN_BACK:
             everybody = self._shuffled()

@@ -105,14 +105,14 @@ class Plots:
         assert parked.aggregate is not None, "it was refused in the order of an aggregate"
         await asyncio.sleep(_DISCARDING_SECONDS)
         self._refused.clear()
-        bus, before = self._ground.bus, self._ground.bus.befalls
-        bus.befalls = replace(before, longest_way_seconds=_SLOW_SECONDS)
+        bus, before = self._ground.bus, self._ground.bus.rates
+        bus.rates = replace(before, longest_way_seconds=_SLOW_SECONDS)
         one, other = self._desk(0), self._desk(-1)
         replay = self._ground.loop.begin(one.instance, one.wired.operator.parking.replay(parked.aggregate))
         await asyncio.sleep(self._chance.uniform(0.05, 0.5))
         discarding = asyncio.create_task(self._discard(other, parked))
         await asyncio.wait({replay, discarding})
-        bus.befalls = before
+        bus.rates = before
         self._ground.trace.note("plot", parked.aggregate.id, f"replay: {replay.exception()!r}")
 
     async def _moves(self) -> None:

@@ -18,14 +18,14 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from outbox_simulation.engine.plan import SimulationPlan
-from outbox_simulation.engine.report import SHRINKING_SECONDS, Telling
+from outbox_simulation.engine.report import SHRINKING_SECONDS, ViolationReport
 from outbox_simulation.engine.system_under_test import SimulatedService
 from outbox_simulation.engine.world import SimulatedRun, run
 from outbox_simulation.invariants.violation import Violation
 
 BROKE_OFF = "the run broke off"
 
-_MOST_TOLD = 5
+_MOST_PRINTED = 5
 _SEEDS_OF_A_PROCESS = 50
 """The seeds of one process, before another replaces it: so the SDKs' caches do not add up."""
 _PROGRESS_SECONDS = 10.0
@@ -76,12 +76,12 @@ def told(result: SimulatedRun) -> str:
 def story(work: SeedWork) -> str | None:
     """Returns the shortest story found in time; None: the plan breaks no such rule."""
     service = service_named(work.service)
-    tell = Telling(
+    report = ViolationReport(
         run=lambda plan: run(plan, service),
         command=lambda plan: command(work.service, plan),
         seconds=work.seconds,
     )
-    return tell(work.plan, work.rule)
+    return report(work.plan, work.rule)
 
 
 def command(service: str, plan: SimulationPlan) -> str:
@@ -148,10 +148,10 @@ class Seeds:
             return []
         self.bad += 1
         print(f"\nseed {found.plan.seed} BROKE A PROMISE: {found.plan}; {found.line}")
-        for each in found.violations[:_MOST_TOLD]:
+        for each in found.violations[:_MOST_PRINTED]:
             print(f"    {each}")
-        if len(found.violations) > _MOST_TOLD:
-            print(f"    and {len(found.violations) - _MOST_TOLD} more")
+        if len(found.violations) > _MOST_PRINTED:
+            print(f"    and {len(found.violations) - _MOST_PRINTED} more")
         first = found.violations[0].rule
         if first == BROKE_OFF or first in self._rules:
             print(f"    {command(self.service, found.plan).removesuffix(' --shrink 0')}", flush=True)

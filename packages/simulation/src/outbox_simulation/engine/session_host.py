@@ -46,7 +46,7 @@ class SessionHost(SubscriberHost):
             except OperationTimeoutError:
                 continue  # no session has messages
             except SDK_ERRORS as error:
-                self.trace.note("host tells", detail=repr(error).splitlines()[0])
+                self.trace.note("host reports", detail=repr(error).splitlines()[0])
                 await self.pause(_PAUSE_SECONDS)
 
     async def _work_on_session(self, subscription: Subscription, function: Call) -> None:

@@ -18,7 +18,7 @@ from cosmos_outbox.testing.messages import Message
 from devstack.http_in_memory import SentRequest, StoreResponse
 from outbox_simulation.engine import sdk_clock
 from outbox_simulation.engine.bus_queue import Sent, Taken
-from outbox_simulation.engine.fault_injection import Befallen
+from outbox_simulation.engine.fault_injection import FaultyTransport
 from outbox_simulation.engine.http import answer, fail, no_connection, session
 from outbox_simulation.engine.storage_account import FOR_EVER, HeldMessage, StorageAccount
 from outbox_simulation.engine.storage_rest import failure, queue_of, serve, text_of
@@ -54,7 +54,7 @@ class _Left:
         )
 
 
-class StorageQueues(Befallen):
+class StorageQueues(FaultyTransport):
     """One account, with a queue for each subscription. ``taken``: every message that the first of them took."""
 
     def __init__(self, *subscriptions: str, **told: Any) -> None:
@@ -79,19 +79,19 @@ class StorageQueues(Befallen):
     async def _send(self, request: SentRequest) -> StoreResponse:
         """Sends a request. Raises aiohttp's errors."""
         waiting: asyncio.Future[StoreResponse] = asyncio.get_running_loop().create_future()
-        there, back, chances = self.way_seconds(), self.way_seconds(), self.befalls
+        there, back, chances = self.way_seconds(), self.way_seconds(), self.rates
         if self.is_away():
             self.later(there, lambda: fail(waiting, no_connection(request.host)))
-        elif self.befall(chances.lost_before):
+        elif self.strikes(chances.lost_before):
             self.later(there, lambda: fail(waiting, aiohttp.ServerDisconnectedError()))
-        elif self.befall(chances.cut) or self.befall(chances.lost_after):
+        elif self.strikes(chances.cut) or self.strikes(chances.lost_after):
             late = self._random.uniform(0.0, _LATEST_SECONDS) if self.one_of(2) else 0.0
             self.note("answer lost", queue_of(request), f"{request.method}, and it arrives {late:.1f} s late")
             self.later(there + late, lambda: self._arrive_late(request))
             self.later(there, lambda: fail(waiting, aiohttp.ServerDisconnectedError()))
-        elif self.befall(chances.busy):
+        elif self.strikes(chances.busy):
             self.later(there + back, lambda: answer(waiting, failure(503, "ServerBusy")))
-        elif self.befall(chances.quota):
+        elif self.strikes(chances.quota):
             if self.one_of(2):
                 self.later(there, lambda: (self._carry_out(request), None)[1])
             self.later(there + back, lambda: answer(waiting, failure(500, "OperationTimedOut")))
@@ -119,7 +119,7 @@ class StorageQueues(Befallen):
         if text is not None:
             return self._put(request, name, text)
         before = {each.id: (each, each.dequeued) for each in queue.messages}
-        if request.method == "DELETE" and self.befall(self.befalls.again):
+        if request.method == "DELETE" and self.strikes(self.rates.again):
             response = self._serve(request)
             if response.status == 204:  # the message is deleted
                 queue.messages.append(before[request.path.split("/")[-1]][0])
@@ -137,7 +137,7 @@ class StorageQueues(Befallen):
         return serve(self.account, request, self.now(), self.wall, self._ordered)
 
     def _ordered(self, messages: list[HeldMessage]) -> Iterable[HeldMessage]:
-        if not self.befalls.is_calm and self.befall(_OUT_OF_ORDER):
+        if not self.rates.is_calm and self.strikes(_OUT_OF_ORDER):
             self._random.shuffle(messages)
         return messages
 
@@ -164,18 +164,18 @@ class StorageQueues(Befallen):
             return False  # it is small and has only known values
         if self.refuses(sent.aggregate, event):
             return True
-        if not self.befalls.refuse_one:
+        if not self.rates.refuse_one:
             return False
-        return self.befall(_REFUSED_AGAIN if event in self.refused else self.befalls.refuse_one)
+        return self.strikes(_REFUSED_AGAIN if event in self.refused else self.rates.refuse_one)
 
     def _meets(self, name: str, sent: Sent) -> None:
         """Draws the faults of the message that was put into a queue last."""
         queue = self.account.queue(name)
-        if self.befall(self.befalls.buried):
+        if self.strikes(self.rates.buried):
             self.note("buried", sent.aggregate, sent.message.id)
             self.account.queue(f"{name}{POISON}").put(queue.messages.pop().text, self.now(), ttl=FOR_EVER)
         elif isinstance(sent.message.data.get("sequence"), int) and (
-            self.befall(self.befalls.stolen) or self.steals(sent.aggregate)
+            self.strikes(self.rates.stolen) or self.steals(sent.aggregate)
         ):
             self.note("stolen", sent.aggregate, sent.message.id)
             queue.messages.pop()
@@ -183,7 +183,7 @@ class StorageQueues(Befallen):
     def _got(self, name: str, held: HeldMessage) -> None:
         sent = self._sent(held.text)
         self.note("bus gives", sent.aggregate, f"{sent.message.id} of {name} for the {held.dequeued}. time")
-        if self.befall(self.befalls.lock_lost):
+        if self.strikes(self.rates.lock_lost):
             seconds = self._random.uniform(0.0, _SOON_SECONDS)
             self.later(seconds, lambda: setattr(held, "visible", self.now()))
 

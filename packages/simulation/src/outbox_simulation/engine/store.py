@@ -102,7 +102,7 @@ Saw = Callable[[float, SentRequest, StoreResponse], None]
 class Meets(Protocol):
     """Returns the faults of requests by their targets; see :mod:`outbox_simulation.engine.correlated_faults`."""
 
-    def befalls(self, request: SentRequest, who: str) -> str | None:
+    def fault_of(self, request: SentRequest, who: str) -> str | None:
         """Returns the fault of this request, sent now by this process."""
 
     def lag_seconds(self, request: SentRequest) -> float | None:
@@ -160,7 +160,7 @@ class SimulatedStore:
     def send(self, request: SentRequest) -> "asyncio.Future[StoreResponse]":
         """Sends a request and returns the future of its answer."""
         answer: asyncio.Future[StoreResponse] = self.loop.create_future()
-        fate = (self.meets and self.meets.befalls(request, request.by)) or self._fate(request.goes_to)
+        fate = (self.meets and self.meets.fault_of(request, request.by)) or self._fate(request.goes_to)
         there, back = self._way(), self._way()
         if fate == "no_connection":
             self._later(there, fail, answer, no_connection("cosmos.invalid"))

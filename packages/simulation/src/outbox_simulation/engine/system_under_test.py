@@ -37,7 +37,7 @@ REFUSALS = {400, 404, 405, 409, 410, 412, 413, 415, 422, 429}
 
 
 @dataclass(frozen=True)
-class Told:
+class Reply:
     """An answer's facts about an aggregate."""
 
     status: int = 200
@@ -48,7 +48,7 @@ class Told:
     replayed: bool = False
 
 
-Do = Callable[[Wired, Origin], Awaitable[Told]]
+Do = Callable[[Wired, Origin], Awaitable[Reply]]
 """A request, as the API carries it out."""
 
 
@@ -120,34 +120,34 @@ class SimulatedClient:
         )  # fmt: skip
         self.history.add([asked])
         self.trace.note(f"asks {wish.call}", wish.aggregate or "", origin.correlation_id, instance=self.name)
-        told = await self._told(wish, origin, api)
+        reply = await self._reply(wish, origin, api)
         answer = Answered(
             at=self.loop.time(), operation=wish.name, number=number, outcome="unknown",
         )  # fmt: skip
-        if told is not None:
+        if reply is not None:
             outcome = (
-                "acknowledged" if told.status < 300 else "refused" if told.status in REFUSALS else "unknown"
+                "acknowledged" if reply.status < 300 else "refused" if reply.status in REFUSALS else "unknown"
             )
             answer = answer.model_copy(
                 update={
-                    "outcome": outcome, "status": told.status or None, "aggregate": told.aggregate,
-                    "sequence": told.sequence, "body": told.body, "etag": told.etag, "replayed": told.replayed,
+                    "outcome": outcome, "status": reply.status or None, "aggregate": reply.aggregate,
+                    "sequence": reply.sequence, "body": reply.body, "etag": reply.etag, "replayed": reply.replayed,
                 }
             )  # fmt: skip
         self.history.add([answer])
-        status = "no answer" if told is None else str(told.status)
+        status = "no answer" if reply is None else str(reply.status)
         about = answer.aggregate or wish.aggregate or ""
         self.trace.note("is answered", about, f"{origin.correlation_id}: {status}", instance=self.name)
         return answer
 
-    async def _told(self, wish: Wish, origin: Origin, api: Serves | None) -> Told | None:
+    async def _reply(self, wish: Wish, origin: Origin, api: Serves | None) -> Reply | None:
         if api is None:
-            return Told(status=429)  # no instance took it, so nothing was changed
+            return Reply(status=429)  # no instance took it, so nothing was changed
         work = self.loop.begin(api.instance, self._answer(wish, api.wired, origin))
         done, _ = await asyncio.wait({work}, timeout=PATIENCE_SECONDS)
         return work.result() if done else None
 
-    async def _answer(self, wish: Wish, wired: Wired, origin: Origin) -> Told:
+    async def _answer(self, wish: Wish, wired: Wired, origin: Origin) -> Reply:
         try:
             return await wish.do(wired, origin)
         except Exception as error:  # noqa: BLE001 - as a service's HTTP edge does
@@ -157,7 +157,7 @@ class SimulatedClient:
                 status = error.status
             if status == 500:
                 self.trace.note("fails", wish.aggregate or "", f"{origin.correlation_id}: {error!r}")
-            return Told(status=status)
+            return Reply(status=status)
 
 
 class Subject(Protocol):

@@ -17,7 +17,7 @@ from outbox_simulation.engine.bus import Bus
 from outbox_simulation.engine.bus_client import queues as bus_queues
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from outbox_simulation.engine.bus_queue import Rules
-from outbox_simulation.engine.fault_injection import Befallen
+from outbox_simulation.engine.fault_injection import FaultyTransport
 from outbox_simulation.engine.storage_queues import StorageQueues
 from outbox_simulation.engine.webhook_double import Posts, TakesPosts
 
@@ -42,7 +42,7 @@ def other_side(
     rules: Rules,
     receiver: Callable[[], TakesPosts] | None,
     **told: Any,
-) -> Befallen:
+) -> FaultyTransport:
     """Returns the double of the settings' transport. ``receiver``: of a webhook."""
     if isinstance(settings.transport, StorageQueue):
         return StorageQueues(*subscriptions, rules=_NO_WINDOW, **told)
@@ -52,7 +52,7 @@ def other_side(
     return Bus(*subscriptions, rules=rules, **told)
 
 
-def clients_of(bus: Befallen) -> Clients:
+def clients_of(bus: FaultyTransport) -> Clients:
     """Returns one process's clients of it."""
     match bus:
         case Bus():

@@ -19,7 +19,7 @@ from multidict import CIMultiDict
 from cosmos_outbox.testing.messages import Message
 from devstack.http_in_memory import SentRequest, StoreResponse
 from outbox_simulation.engine.bus_queue import Sent, Taken
-from outbox_simulation.engine.fault_injection import Befallen
+from outbox_simulation.engine.fault_injection import FaultyTransport
 from outbox_simulation.engine.http import answer, fail, no_connection, session
 from outbox_simulation.invariants.language import NOTICE
 from outbox_simulation.invariants.records import FinallyListed, SeenEntry
@@ -69,7 +69,7 @@ class TakesPosts(Protocol):
         """Returns all its entries."""
 
 
-class Posts(Befallen):
+class Posts(FaultyTransport):
     """One target. ``taken``: each request that its receiver has accepted."""
 
     queues: Mapping[str, Any] = {}
@@ -112,12 +112,12 @@ class Posts(Befallen):
     async def _send(self, request: SentRequest) -> StoreResponse:
         """Sends a request. Raises aiohttp's errors."""
         waiting: asyncio.Future[StoreResponse] = asyncio.get_running_loop().create_future()
-        there, chances, sent = self.way_seconds(), self.befalls, _sent(request)
+        there, chances, sent = self.way_seconds(), self.rates, _sent(request)
         if self.is_away():
             self.later(there, lambda: fail(waiting, no_connection(request.host)))
-        elif self.befall(chances.lost_before):
+        elif self.strikes(chances.lost_before):
             self.later(there, lambda: fail(waiting, aiohttp.ServerDisconnectedError()))
-        elif self.befall(chances.cut):
+        elif self.strikes(chances.cut):
             late = self._luck.uniform(0.0, LATEST_SECONDS)
             self.note("post is late", sent.aggregate, f"{sent.message.id}: {late:.1f} s, and unanswered")
             self.later(there + late, lambda: self._arrive_late(request, sent))
@@ -149,10 +149,10 @@ class Posts(Befallen):
         waiting: "asyncio.Future[StoreResponse]",
         response: StoreResponse,
     ) -> None:
-        chances = self.befalls
-        if self.befall(chances.again):
+        chances = self.rates
+        if self.strikes(chances.again):
             self.later(self._luck.uniform(0.0, 5.0), lambda: self._arrive_late(request, sent))
-        if self.befall(chances.lost_after):
+        if self.strikes(chances.lost_after):
             self.later(self.way_seconds(), lambda: fail(waiting, aiohttp.ServerDisconnectedError()))
         else:
             slow = self._luck.uniform(0.0, _SLOWEST_SECONDS) if self._is_sick(sent) else 0.0
@@ -216,18 +216,18 @@ class Posts(Befallen):
 
     def _refusal(self, sent: Sent) -> tuple[int, Mapping[str, str]] | None:
         """Returns the receiver's refusal, because of the event or not."""
-        chances, now, luck = self.befalls, self.now(), self._luck
-        if now < self._closed_until or self.befall(chances.refuse_mix):
+        chances, now, luck = self.rates, self.now(), self._luck
+        if now < self._closed_until or self.strikes(chances.refuse_mix):
             if now >= self._closed_until:
                 self._closed_until = now + luck.uniform(*_REFUSES_ALL_SECONDS)
             return luck.choice(_OF_THE_TARGET), {}
-        if self.befall(chances.busy):
+        if self.strikes(chances.busy):
             seconds = luck.randrange(1, 20)
             date = format_datetime(self.wall(now + seconds), usegmt=True)
             return 429, luck.choice([{}, {"Retry-After": str(seconds)}, {"Retry-After": date}])
-        if self.befall(chances.buried):
+        if self.strikes(chances.buried):
             self._sick[sent.aggregate] = now + luck.uniform(*_FAILS_SECONDS)
-        if self._is_sick(sent) or self.befall(chances.quota):
+        if self._is_sick(sent) or self.strikes(chances.quota):
             return luck.choice(_PASSING), {}
         if self._is_refused(sent):
             return luck.choice(_OF_THE_EVENT), {}
@@ -235,10 +235,10 @@ class Posts(Befallen):
 
     def _is_refused(self, sent: Sent) -> bool:
         """Draws whether it is refused; one that was refused is often refused again: its reason remains."""
-        event, chance = str(sent.message.data.get("id")), self.befalls.refuse_one
+        event, chance = str(sent.message.data.get("id")), self.rates.refuse_one
         if sent.message.data.get("action") == NOTICE:
             return False
-        refused = self.refuses(sent.aggregate, event) or self.befall(
+        refused = self.refuses(sent.aggregate, event) or self.strikes(
             _REFUSED_AGAIN if chance and event in self.refused else chance
         )
         self.refused |= {event} if refused else set()

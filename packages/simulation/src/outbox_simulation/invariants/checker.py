@@ -16,7 +16,7 @@ from outbox_simulation.invariants.language import NOTICE, Language
 from outbox_simulation.invariants.past_the_api import notices, parking, unsequenced
 from outbox_simulation.invariants.reads import conditional_writes, reads
 from outbox_simulation.invariants.refusals import false_refusals, refused_changes, refused_repetitions
-from outbox_simulation.invariants.states import final_state, told
+from outbox_simulation.invariants.states import event_states, final_state
 from outbox_simulation.invariants.violation import Violation
 
 _BUCKET = re.compile(r"[0-9]+-[0-9]+")
@@ -37,7 +37,7 @@ def check(history: History, language: Language, *, duplicate_window: float = flo
     for event in events:
         by_aggregate[event.aggregate].append(event)
     happened = _happened(history, events)
-    facts = told(history, by_aggregate, language)
+    facts = event_states(history, by_aggregate, language)
     expired: defaultdict[str, set[int]] = defaultdict(set)
     untold = [history.stored[name] for name in history.expired & history.stored.keys()]
     for each in untold:
@@ -80,7 +80,7 @@ def _answers(operations: Iterable[Operation], language: Language) -> Iterator[Vi
             yield Violation("acknowledged twice", f"{operation.name} got two first answers")
         if len(operation.aggregates) > 1:
             yield Violation(
-                "doubled aggregate", f"{operation.name} was told of {sorted(operation.aggregates)}"
+                "doubled aggregate", f"{operation.name} was answered {sorted(operation.aggregates)}"
             )
         if operation.asked.reuses_key and operation.acknowledged:
             yield Violation("reused key", f"{operation.name} was acknowledged in spite of its used key")

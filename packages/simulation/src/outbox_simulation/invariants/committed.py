@@ -64,4 +64,6 @@ def discarded_before(event: SeenEvent, notices: Sequence[SeenEvent], history: Hi
     if notices and event.first.broker_number > notices[0].first.broker_number:
         yield Violation("sent after it was discarded", str(event))
     elif any(each.at > history.gone.get(event.id, each.at) for each in event.deliveries):
-        yield Violation("sent after it was discarded", f"{event}: an operator was told that it was done")
+        yield Violation(
+            "sent after it was discarded", f"{event}: an operator got the answer that it was done"
+        )

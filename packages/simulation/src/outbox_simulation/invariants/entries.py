@@ -13,7 +13,7 @@ from math import inf
 
 from outbox_simulation.invariants.language import Language
 from outbox_simulation.invariants.records import FinallyListed, SeenEntry
-from outbox_simulation.invariants.states import AsTold, States
+from outbox_simulation.invariants.states import EventStates, States
 from outbox_simulation.invariants.violation import Violation
 
 RULE = "read model"
@@ -22,7 +22,7 @@ NOT_APPLIED = "completed, and not applied"
 
 def entries(
     shown: Mapping[str, Sequence[SeenEntry]],
-    facts: Mapping[str, AsTold],
+    facts: Mapping[str, EventStates],
     language: Language,
     ended: Mapping[str, float],
 ) -> Iterator[Violation]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from outbox_simulation.invariants.history import Exchange, History, Operation, SeenEvent
 from outbox_simulation.invariants.language import Language
-from outbox_simulation.invariants.states import AsTold
+from outbox_simulation.invariants.states import EventStates
 from outbox_simulation.invariants.violation import Violation
 
 EVERYBODY = "*"
@@ -16,7 +16,7 @@ EVERYBODY = "*"
 
 
 def reads(
-    operations: Iterable[Operation], facts: Mapping[str, AsTold], language: Language
+    operations: Iterable[Operation], facts: Mapping[str, EventStates], language: Language
 ) -> Iterator[Violation]:
     """Yields the impossible answers to reads."""
     every = [*operations]
@@ -70,7 +70,9 @@ def _sessions(
             )
 
 
-def _as_it_was(operation: Operation, facts: Mapping[str, AsTold], language: Language) -> Iterator[Violation]:
+def _as_it_was(
+    operation: Operation, facts: Mapping[str, EventStates], language: Language
+) -> Iterator[Violation]:
     """Checks that a read shows the aggregate after that event; an event that is not known yet proves nothing."""
     for answer in operation.acknowledged:
         if answer.sequence is None or answer.aggregate is None:

@@ -49,7 +49,7 @@ def refused_changes(operations: Iterable[Operation], history: History) -> Iterat
                 yield Violation("made, and refused", f"{attempt.cause} with a key got {status}")
         sequences = {each.sequence for each in operation.acknowledged} - {None}
         if len(sequences) > 1:
-            yield Violation("repetition differs", f"{operation.name} was told of {sequences}")
+            yield Violation("repetition differs", f"{operation.name} was answered {sequences}")
 
 
 def refused_repetitions(operations: Iterable[Operation]) -> Iterator[Violation]:

@@ -14,7 +14,7 @@ States = Mapping[int, State | None]
 
 
 @dataclass(frozen=True)
-class AsTold:
+class EventStates:
     """The states that result from an aggregate's events."""
 
     states: States
@@ -23,9 +23,9 @@ class AsTold:
     """The sequence and the state after all of them."""
 
 
-def told(
+def event_states(
     history: History, by_aggregate: Mapping[str, Sequence[SeenEvent]], language: Language
-) -> dict[str, AsTold]:
+) -> dict[str, EventStates]:
     """Returns each aggregate's states: by what the store took if it is watched, else by what subscribers got."""
     steps: dict[str, list[tuple[int, str, State]]] = {}
     if history.stored:
@@ -37,7 +37,7 @@ def told(
     return {aggregate: _replayed(each, language) for aggregate, each in steps.items()}
 
 
-def _replayed(steps: Sequence[tuple[int, str, State]], language: Language) -> AsTold:
+def _replayed(steps: Sequence[tuple[int, str, State]], language: Language) -> EventStates:
     states: dict[int, State | None] = {}
     state: State | None = {}
     sequence = 0
@@ -48,11 +48,11 @@ def _replayed(steps: Sequence[tuple[int, str, State]], language: Language) -> As
             state = language.after(state, action, body)
         if sequence == len(states) + 1:
             states[sequence] = state
-    return AsTold(states, (sequence, state))
+    return EventStates(states, (sequence, state))
 
 
 def final_state(
-    found: Sequence[FinallyListed], facts: Mapping[str, AsTold], language: Language
+    found: Sequence[FinallyListed], facts: Mapping[str, EventStates], language: Language
 ) -> Iterator[Violation]:
     """Yields what the final list shows too much, too little or other than the events."""
     listed = Counter(each.aggregate for each in found)
