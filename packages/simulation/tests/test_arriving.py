@@ -65,7 +65,7 @@ class Subscriber:
     async def publish(self, names: list[str], *sequences: int, sessions: int | None = SESSIONS) -> None:
         """Publish the events of contacts, which their source shows then."""
         publisher = BusPublisher(self.world.bus, sessions=sessions)
-        page = [AggregateEvents(key_of(name), [told(name, each) for each in sequences]) for name in names]
+        page = [AggregateEvents(key_of(name), [event_of(name, each) for each in sequences]) for name in names]
         assert await self.world.publish(*page, publisher=publisher) == [Accepted()] * len(names)
         for name in names:
             for each in sequences:
@@ -79,7 +79,7 @@ def key_of(name: str) -> AggregateKey:
     return AggregateKey("contact", name)
 
 
-def told(name: str, sequence: int) -> OutboxEvent:
+def event_of(name: str, sequence: int) -> OutboxEvent:
     data = {"id": f"{name}-{sequence}", "contactId": name, "action": "Changed", "sequence": sequence}
     return OutboxEvent(
         id=f"{name}-{sequence}", aggregate=key_of(name), action="Changed", sequence=sequence, created_at=EPOCH,

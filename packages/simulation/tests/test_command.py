@@ -49,27 +49,27 @@ def _command(folder: Path, *arguments: str) -> "Iterator[subprocess.Popen[str]]"
 
 def _done(folder: Path, *arguments: str) -> tuple[int, str]:
     with _command(folder, *arguments) as process:
-        told, errors = process.communicate(timeout=ENDS_WITHIN_SECONDS)
+        output, errors = process.communicate(timeout=ENDS_WITHIN_SECONDS)
     assert errors == ""
-    return process.returncode, told
+    return process.returncode, output
 
 
 @pytest.mark.long  # test_shrink, test_story and packages/simulation/tests/test_plugin.py show the parts of it
 def test_a_violation_is_shown_shortest_with_a_command_that_repeats_it(tmp_path: Path) -> None:
-    code, told = _done(tmp_path, BROKEN, "--first", "5", "--seeds", "2", "--jobs", "1", *NARROW)
+    code, output = _done(tmp_path, BROKEN, "--first", "5", "--seeds", "2", "--jobs", "1", *NARROW)
     assert code == 1
-    assert "2 of 2 seeds, 2 with a violation" in told
-    assert told.count("BROKEN: wrong answer") == 1, "each rule is shown once"
-    plan = re.search(r"^plan +seed 5: ([\d.]+) s, (\d) aggregates, .*; (.+)$", told, re.MULTILINE)
-    assert plan is not None, told
+    assert "2 of 2 seeds, 2 with a violation" in output
+    assert output.count("BROKEN: wrong answer") == 1, "each rule is shown once"
+    plan = re.search(r"^plan +seed 5: ([\d.]+) s, (\d) aggregates, .*; (.+)$", output, re.MULTILINE)
+    assert plan is not None, output
     assert float(plan[1]) < 12
     assert plan[3] == "store away", "splits had no part in it"
-    assert re.search(r"^order +first in, first out$", told, re.MULTILINE)
-    again = re.search(r"^run again +python -m outbox_simulation (.+)$", told, re.MULTILINE)
+    assert re.search(r"^order +first in, first out$", output, re.MULTILINE)
+    again = re.search(r"^run again +python -m outbox_simulation (.+)$", output, re.MULTILINE)
     assert again is not None
     code, alone = _done(tmp_path, *shlex.split(again[1]))
     assert code == 1
-    page = told[told.index("BROKEN:") : told.index("length ")]
+    page = output[output.index("BROKEN:") : output.index("length ")]
     assert page in alone
     assert "length      as it is" in alone
 
@@ -83,6 +83,6 @@ def test_a_run_that_breaks_off_is_a_violation_of_its_seed_only(
     seeds = Seeds("simulated.broken:NOT_THERE", plans, jobs=1)
     seeds.run()
     assert (seeds.done, seeds.bad) == (count, count)
-    told = capsys.readouterr().out
-    assert told.count(f"{BROKE_OFF}: its process ended with exit code 1") == count
+    output = capsys.readouterr().out
+    assert output.count(f"{BROKE_OFF}: its process ended with exit code 1") == count
     assert multiprocessing.active_children() == []

@@ -19,9 +19,9 @@ def _runs(first: int) -> Iterator[SimulatedRun]:
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_what_expires_unsent_leaves_a_gap_and_no_other_event_is_missing() -> None:
-    told = next(each for each in _runs(10) if each.violations or each.history.expired)
-    assert told.violations == []
-    history = told.history
+    result = next(each for each in _runs(10) if each.violations or each.history.expired)
+    assert result.violations == []
+    history = result.history
     assert history.stored.keys() - history.deliveries.keys() == history.expired
     stored = history.stored.values()
     ended = {each.aggregate for each in stored if each.action == CONTACTS.language.deleted}
@@ -33,6 +33,6 @@ def test_what_expires_unsent_leaves_a_gap_and_no_other_event_is_missing() -> Non
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_relay_that_comes_back_in_time_says_so_and_loses_nothing() -> None:
-    told = next(each for each in _runs(8) if each.violations or not each.history.expired)
-    assert told.violations == []
-    assert told.history.stored.keys() == told.history.deliveries.keys()
+    result = next(each for each in _runs(8) if each.violations or not each.history.expired)
+    assert result.violations == []
+    assert result.history.stored.keys() == result.history.deliveries.keys()

@@ -32,28 +32,28 @@ def _plan(hosts: int, *faults: str, seconds: float = 20.0) -> SimulationPlan:
     return next(plan for plan in plans if plan.hosts == hosts)
 
 
-def _what(told: SimulatedRun, what: str) -> list[str]:
-    return [each.instance for each in told.trace if each.what == what]
+def _what(result: SimulatedRun, what: str) -> list[str]:
+    return [each.instance for each in result.trace if each.what == what]
 
 
 @pytest.mark.parametrize("hosts", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_the_host_relays_alone_and_beside_a_worker(hosts: int) -> None:
-    told = run(_plan(hosts), CONTACTS)
-    assert told.violations == []
-    assert {each for each in _what(told, "begins") if each.startswith(("host", "relay"))} == {
+    result = run(_plan(hosts), CONTACTS)
+    assert result.violations == []
+    assert {each for each in _what(result, "begins") if each.startswith(("host", "relay"))} == {
         *(f"host-{n}.1" for n in range(hosts)),
         *(f"relay-{n}.1" for n in range(hosts, 2)),
     }
-    assert len(told.history.stored) > 10
-    assert told.history.stored.keys() == told.history.deliveries.keys()
+    assert len(result.history.stored) > 10
+    assert result.history.stored.keys() == result.history.deliveries.keys()
 
 
 @pytest.mark.long
 def test_an_unsendable_page_is_delivered_again_and_never_given_up() -> None:
-    told = run(_plan(2, "bus.quota", "bus.busy", "deploy", seconds=30.0), CONTACTS)
-    assert told.violations == []
-    assert _what(told, "send failed")
-    assert _what(told, "host gives up") == []
+    result = run(_plan(2, "bus.quota", "bus.busy", "deploy", seconds=30.0), CONTACTS)
+    assert result.violations == []
+    assert _what(result, "send failed")
+    assert _what(result, "host gives up") == []
 
 
 @pytest.mark.parametrize(
@@ -66,10 +66,10 @@ def test_an_unsendable_page_is_delivered_again_and_never_given_up() -> None:
     ],
 )
 def test_the_host_subscribes_alone_and_beside_a_worker(hosts: int, over: Name) -> None:
-    told = run(replace(next(_subscribing(hosts, over=over)), seconds=10.0), CONTACTS)
-    assert told.violations == []
-    assert len(told.history.stored) > 10
-    begun = {each for each in _what(told, "begins") if each.startswith(("trigger", "subscriber"))}
+    result = run(replace(next(_subscribing(hosts, over=over)), seconds=10.0), CONTACTS)
+    assert result.violations == []
+    assert len(result.history.stored) > 10
+    begun = {each for each in _what(result, "begins") if each.startswith(("trigger", "subscriber"))}
     workers = {f"subscriber-{n}.1" for n in range(hosts, 2)}
     assert begun == {*workers, *(f"trigger-{n}.1" for n in range(hosts))}
-    assert told.history.shown.keys() == {each.aggregate for each in told.history.stored.values()}
+    assert result.history.shown.keys() == {each.aggregate for each in result.history.stored.values()}

@@ -40,7 +40,7 @@ def test_under_faults_what_is_listed_was_so(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(
-    ("shown", "told"),
+    ("shown", "result"),
     [
         ("abc", ""),
         ("ab", "leaves c out"),
@@ -49,7 +49,7 @@ def test_under_faults_what_is_listed_was_so(monkeypatch: pytest.MonkeyPatch) -> 
         ("acb", "is not sorted by name"),
     ],
 )
-def test_at_rest_nothing_is_forgiven(shown: str, told: str) -> None:
-    assert _difference("abc", shown, sort="name") == told
+def test_at_rest_nothing_is_forgiven(shown: str, result: str) -> None:
+    assert _difference("abc", shown, sort="name") == result
     if shown == "acb":
         assert _difference("abc", shown, sort="") == ""

@@ -43,12 +43,12 @@ def test_time_jumps_to_the_next_timer() -> None:
 def _order(pick: random.Random | None) -> list[int]:
     seen: list[int] = []
 
-    async def tell(number: int) -> None:
+    async def note(number: int) -> None:
         await asyncio.sleep(1)
         seen.append(number)
 
     async def main() -> None:
-        await asyncio.gather(*(tell(number) for number in range(20)))
+        await asyncio.gather(*(note(number) for number in range(20)))
 
     Loop(pick).run(main())
     return seen

@@ -75,8 +75,8 @@ def test_what_is_too_new_for_the_version_before_waits_for_the_new_one() -> None:
     plan = replace(drawn, faults=frozenset({"rollout"}), seconds=6.0, aggregates=2)
     ran = run(plan, subject(service, [commands()], release()), partial(RestingWorld, uncounted))
     assert ran.violations == []
-    told = [step.about for step in ran.trace if step.what == "batch" and "set-aside" in step.about]
-    assert told, "a reader of the version before has set none aside"
+    result = [step.about for step in ran.trace if step.what == "batch" and "set-aside" in step.about]
+    assert result, "a reader of the version before has set none aside"
 
 
 def test_ids_that_the_users_own_code_draws_are_of_the_seed_too() -> None:
@@ -107,8 +107,8 @@ def test_an_event_that_no_step_can_read_has_no_target_and_is_reported() -> None:
     event = StoredEvent("e-1", AggregateKey("meter", "m-1"), 1, "MeterRead", "request-1", data, 1)
     found = LeftBehind(changes=[StoredChange(None, [event])])
     found.reactions.append(reaction(declared, "/meters", found, []))
-    [told] = [each for each in broken(found) if each.rule == "target fails"]
-    assert "the step from version 1 of MeterRead failed" in told.about
+    [result] = [each for each in broken(found) if each.rule == "target fails"]
+    assert "the step from version 1 of MeterRead failed" in result.about
 
 
 def _forms(folder: Path) -> Path:
@@ -135,6 +135,6 @@ def test_without_the_step_the_stored_form_cannot_be_read(tmp_path: Path) -> None
     stepless.read_model(
         "usage", of="meter", form=declared.form, state_of=declared.state_of, project=mixed_fleet.project
     )
-    [told] = unread(_forms(tmp_path), stepless)
-    assert "it cannot be read: KeyError('wh')" in told.about
+    [result] = unread(_forms(tmp_path), stepless)
+    assert "it cannot be read: KeyError('wh')" in result.about
     assert Upcasting(mixed_fleet.UPCAST).steps, "the service itself has it"

@@ -63,18 +63,18 @@ class Replayed:
 
 def replayed(over: Name = "servicebus") -> Replayed:
     for seed in range(FIRST, FIRST + SEEDS):
-        told = Replayed()
-        result = kept(SimulationPlan.drawn(seed, transport=over), CONTACTS, told.mirrors)
-        if len(told.lot.commits) < PARKED_COMMITS or len(told.entries.commits) < ENTRY_COMMITS:
+        replays = Replayed()
+        result = kept(SimulationPlan.drawn(seed, transport=over), CONTACTS, replays.mirrors)
+        if len(replays.lot.commits) < PARKED_COMMITS or len(replays.entries.commits) < ENTRY_COMMITS:
             continue
         steps = {
-            "parking": parking_steps(told.lot.commits),
-            "inbox": inbox_steps(told.entries.commits, result.history, Contacts()),
-            "claims": claim_steps(told.claims.commits, "contact"),
-            "keyed": keyed_steps(told.claims.commits, "contact"),
+            "parking": parking_steps(replays.lot.commits),
+            "inbox": inbox_steps(replays.entries.commits, result.history, Contacts()),
+            "claims": claim_steps(replays.claims.commits, "contact"),
+            "keyed": keyed_steps(replays.claims.commits, "contact"),
         }
-        told.found = {model: [*map(str, each)] for model, each in steps.items()}
-        return told
+        replays.found = {model: [*map(str, each)] for model, each in steps.items()}
+        return replays
     raise AssertionError(f"none of {SEEDS} seeds parks events and writes enough")
 
 
@@ -87,12 +87,12 @@ def written(commits: Sequence[Any], kind: str) -> int:
 @pytest.mark.long  # tests/models search the models; make test-all holds the code to them
 @pytest.mark.parametrize("over", ["servicebus", "storagequeue"])
 def test_every_write_of_a_run_is_a_step_of_its_model(over: Name) -> None:
-    told = replayed(over)
-    assert told.found == {"parking": [], "inbox": [], "claims": [], "keyed": []}
-    assert [each.unread for each in told.mirrors.values()] == [[]] * 4
-    assert len(told.entries.commits) >= 50
-    assert written(told.claims.commits, "idempotencyClaim") >= 3
-    assert written(told.claims.commits, "changeRecord") >= 5
+    replays = replayed(over)
+    assert replays.found == {"parking": [], "inbox": [], "claims": [], "keyed": []}
+    assert [each.unread for each in replays.mirrors.values()] == [[]] * 4
+    assert len(replays.entries.commits) >= 50
+    assert written(replays.claims.commits, "idempotencyClaim") >= 3
+    assert written(replays.claims.commits, "changeRecord") >= 5
 
 
 def reactions(seed: int) -> Sequence[Commit | Ended]:
@@ -149,11 +149,11 @@ def test_code_that_breaks_a_rule_of_each_model_is_found(monkeypatch: pytest.Monk
     monkeypatch.setattr("cosmos_outbox.inbox.read_model.mend", mended)
     monkeypatch.setattr("cosmos_outbox.cosmos.aggregates.aggregates.record_item", short_lived)
     monkeypatch.setattr(ChangeRequest, "answer", before)
-    told = replayed().found
-    assert "no step leads from blocked by" in told["parking"][0]
-    assert "no step leads from" in told["inbox"][0]
-    assert "lives_as_long" in told["claims"][0]
-    assert "no step without a record" in told["keyed"][0]
+    replays = replayed().found
+    assert "no step leads from blocked by" in replays["parking"][0]
+    assert "no step leads from" in replays["inbox"][0]
+    assert "lives_as_long" in replays["claims"][0]
+    assert "no step without a record" in replays["keyed"][0]
 
 
 @pytest.mark.long
@@ -165,8 +165,8 @@ def test_a_reaction_whose_cursor_stays_is_found(monkeypatch: pytest.MonkeyPatch)
         return beside(self, *arguments)[:1]
 
     monkeypatch.setattr(CosmosReactions, "_records", alone)
-    told = not_allowed(reactions(FIRST))["reactions"]
-    assert any("no step leads from" in each for each in told)
+    replays = not_allowed(reactions(FIRST))["reactions"]
+    assert any("no step leads from" in each for each in replays)
 
 
 @pytest.mark.long
@@ -178,5 +178,5 @@ def test_a_call_that_ends_before_its_last_target_is_found(monkeypatch: pytest.Mo
         return places(self, event, targets)[:1]
 
     monkeypatch.setattr(ReactionInbox, "_places", first)
-    told = not_allowed(reactions(FIRST))
-    assert any("complete_after_all" in each for each in told["targets"])
+    replays = not_allowed(reactions(FIRST))
+    assert any("complete_after_all" in each for each in replays["targets"])

@@ -21,8 +21,8 @@ AT_ONCE = (
 
 def _seen(name: str) -> None:
     bug = in_reach()[name]
-    told = hunt(bug)
-    assert told.found(bug), told.output
+    result = hunt(bug)
+    assert result.found(bug), result.output
 
 
 @pytest.mark.long  # each is a process of its own, with seeds until one sees it

@@ -28,9 +28,9 @@ def _played(*kinds: str) -> SimulatedRun:
 def test_what_a_plot_leads_to_happens_and_breaks_no_promise(kind: str) -> None:
     result = _played(kind)
     assert result.violations == []
-    told = {step.what for step in result.trace}
-    assert SHOWS[kind] <= told
-    assert "plot fails" not in told
+    outcome = {step.what for step in result.trace}
+    assert SHOWS[kind] <= outcome
+    assert "plot fails" not in outcome
 
 
 @pytest.mark.parametrize("of", [PLOTS, THEN])

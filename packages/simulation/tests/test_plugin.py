@@ -20,7 +20,7 @@ def test_it():
     service = declared()
 
     async def wrong(luck, at):
-        await book(service, luck, told=9)
+        await book(service, luck, result=9)
 
     simulate(service, wrong, seeds=1)
 """
@@ -51,21 +51,21 @@ def ended(folder: Path, *arguments: str) -> tuple[int, str]:
 @pytest.mark.long
 def test_so_many_seeds_as_are_asked_for(tmp_path: Path) -> None:
     assert ended(tmp_path, "--simulate-seeds=0")[0] == 0
-    code, told = ended(tmp_path)
-    assert (code, "seed 1: read model: rows" in told) == (1, True), told
+    code, result = ended(tmp_path)
+    assert (code, "seed 1: read model: rows" in result) == (1, True), result
 
 
 @pytest.mark.long  # make test itself asks for seeds by an option
 def test_the_one_seed_that_is_asked_for_is_the_one_that_a_finding_names(tmp_path: Path) -> None:
-    code, told = ended(tmp_path, "--simulate-seed=2")
-    assert (code, "seed 2: read model: rows" in told) == (1, True), told
-    again = re.search(r"run again +python -m pytest (.*)", told)
+    code, result = ended(tmp_path, "--simulate-seed=2")
+    assert (code, "seed 2: read model: rows" in result) == (1, True), result
+    again = re.search(r"run again +python -m pytest (.*)", result)
     assert again
     assert shlex.split(again[1]) == ["--simulate-seed=2", "test_it.py::test_it"]
 
 
 def test_the_options_are_in_the_help(tmp_path: Path) -> None:
-    code, told = ended(tmp_path, "--help")
+    code, result = ended(tmp_path, "--help")
     assert code == 0
     for option in ("--simulate-seeds=N", "--simulate-seed=SEED", "--simulate-write-forms"):
-        assert option in told
+        assert option in result

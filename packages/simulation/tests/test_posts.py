@@ -29,9 +29,9 @@ def simulated(plan: SimulationPlan) -> SimulatedRun:
 )
 def test_under_faults_every_promise_is_kept(seed: int) -> None:
     drawn = SimulationPlan.drawn(seed, transport="webhook")
-    told = simulated(replace(drawn, aggregates=2, seconds=10.0) if seed == FIRST else drawn)
-    assert [str(each) for each in told.violations] == []
-    assert len(told.history.stored) > 5
+    result = simulated(replace(drawn, aggregates=2, seconds=10.0) if seed == FIRST else drawn)
+    assert [str(each) for each in result.violations] == []
+    assert len(result.history.stored) > 5
 
 
 RESTORED = replace(
@@ -42,6 +42,6 @@ RESTORED = replace(
 
 @pytest.mark.long
 def test_after_a_restore_the_receiver_begins_anew() -> None:
-    told = run(RESTORED, CONTACTS)
-    assert [step.detail for step in told.trace if step.what == "afterwards"] == ["then.restore"]
-    assert [str(each) for each in told.violations] == []
+    result = run(RESTORED, CONTACTS)
+    assert [step.detail for step in result.trace if step.what == "afterwards"] == ["then.restore"]
+    assert [str(each) for each in result.violations] == []

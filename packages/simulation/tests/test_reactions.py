@@ -80,8 +80,8 @@ def test_the_order_is_that_of_each_source(name: str) -> None:
     wanted = {f"{source}-{sequence}": [(target, f"{source}-{sequence}")] for source, sequence in messages}
     outcomes = dict.fromkeys(wanted, "applied")
     found.reactions.append(ReactionFound("marks", order == "each", order == "newest", wanted, outcomes))
-    told = [each for each in broken(found) if each.rule == "reactions out of order"]
-    assert len(told) == wrong
+    result = [each for each in broken(found) if each.rule == "reactions out of order"]
+    assert len(result) == wrong
 
 
 @pytest.mark.timeout(600)

@@ -17,9 +17,9 @@ def _plans(*faults: str) -> Iterator[SimulationPlan]:
     return (SimulationPlan(seed, frozenset(faults), aggregates=4, seconds=20.0) for seed in range(1, 50))
 
 
-def _numbers(told: SimulatedRun) -> set[str]:
+def _numbers(result: SimulatedRun) -> set[str]:
     """The numbers of sessions that the topic got messages of."""
-    sessions = {each.session for event in told.history.events() for each in event.deliveries}
+    sessions = {each.session for event in result.history.events() for each in event.deliveries}
     return {str(each).partition("-")[0] if str(each).count("-") == 1 else "aggregate" for each in sessions}
 
 
@@ -39,27 +39,27 @@ class _Healed:
 @pytest.mark.long  # test_mixed_fleet rolls out at every run, test_arriving changes the number
 def test_a_rollout_goes_by_process_and_both_versions_number_the_sessions() -> None:
     plan = next(each for each in _plans("rollout", "sessions") if not each.no_relay_during_it)
-    told = run(plan, CONTACTS)
-    assert told.violations == []
-    assert _numbers(told) == {
+    result = run(plan, CONTACTS)
+    assert result.violations == []
+    assert _numbers(result) == {
         plan.settings["SERVICEBUS_SESSIONS"],
         (plan.settings_after or {})["SERVICEBUS_SESSIONS"],
     }
-    stops = [(each.at, each.instance) for each in told.trace if each.what == "stops"]
+    stops = [(each.at, each.instance) for each in result.trace if each.what == "stops"]
     kinds = {name.partition(".")[0].partition("-")[0] for _, name in stops}
     assert kinds == {"api", "relay", "subscriber", "operator"}
     assert stops[0][0] < stops[-1][0], "one after the other"
-    told.history.numbers_of_sessions = 1
-    assert "several sessions" in {each.rule for each in check(told.history, CONTACTS.language)}
+    result.history.numbers_of_sessions = 1
+    assert "several sessions" in {each.rule for each in check(result.history, CONTACTS.language)}
 
 
 @pytest.mark.long
 def test_a_session_number_changed_while_nothing_waits_heals_nothing() -> None:
     plan, healed = next(each for each in _plans("sessions") if each.no_relay_during_it), _Healed()
-    told = run(plan, CONTACTS, saw=healed)
-    assert told.violations == []
-    assert [each.what for each in told.trace if each.what == "sessions change"] == ["sessions change"]
-    assert len(_numbers(told)) == 2
+    result = run(plan, CONTACTS, saw=healed)
+    assert result.violations == []
+    assert [each.what for each in result.trace if each.what == "sessions change"] == ["sessions change"]
+    assert len(_numbers(result)) == 2
     assert {*healed.times.values()} == {0}
 
 

@@ -47,9 +47,9 @@ DEPLOYED = ("--faults", "rollout,sessions,triggers,lists,then.away,crash", "--se
     ],
 )
 def test_a_seed_is_one_story_in_every_process(given: tuple[str, ...]) -> None:
-    told = ("--seed", str(SEED), *given, "--trace", "-")
-    one = _simulate(*told, hash_seed="11")
-    other = _simulate(*told, hash_seed="22")
+    result = ("--seed", str(SEED), *given, "--trace", "-")
+    one = _simulate(*result, hash_seed="11")
+    other = _simulate(*result, hash_seed="22")
     assert one.returncode == 0, one.stdout[-2000:] + one.stderr
     assert one.stdout == other.stdout
     assert len(one.stdout.splitlines()) > 400
@@ -68,9 +68,9 @@ def test_a_seed_is_the_same_story_whatever_ran_before_it() -> None:
 
 @pytest.mark.long
 def test_first_in_first_out_is_another_story_and_a_good_one() -> None:
-    told = run(replace(CALM, shuffled=False), CONTACTS)
-    assert told.violations == []
-    assert told.trace.digest() != _calm().trace.digest()
+    result = run(replace(CALM, shuffled=False), CONTACTS)
+    assert result.violations == []
+    assert result.trace.digest() != _calm().trace.digest()
 
 
 def test_a_plan_with_fewer_kinds_is_the_same_in_all_else() -> None:

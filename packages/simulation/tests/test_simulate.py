@@ -89,9 +89,9 @@ TESTS = {
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_bug_in_an_example_is_found(name: str, tmp_path: Path) -> None:
     planted = PLANTED[name]
-    told = run(copied(tmp_path, planted), TESTS[planted.file.partition("/")[0]])
-    assert told.returncode == 1, told.stdout
-    assert planted.found in told.stdout
+    result = run(copied(tmp_path, planted), TESTS[planted.file.partition("/")[0]])
+    assert result.returncode == 1, result.stdout
+    assert planted.found in result.stdout
 
 
 @pytest.mark.long  # runs the example's simulation twice
@@ -101,5 +101,5 @@ def test_the_forms_that_a_run_writes_are_those_that_the_next_one_reads(tmp_path:
     shutil.rmtree(folder / "examples/orders/tests/forms")
     options = ("-p", "outbox_simulation.plugin", "--simulate-seeds=5")
     for more in (["--simulate-write-forms"], []):
-        told = run(folder, TESTS["orders"], *options, *more)
-        assert told.returncode == 0, told.stdout
+        result = run(folder, TESTS["orders"], *options, *more)
+        assert result.returncode == 0, result.stdout

@@ -34,8 +34,8 @@ FORM = EntrySchema(Row, search={"seats": lambda row: str(row.seats)}, sorted_by=
 OWN = ExistingContainer("/tenantId", {"booking": "/lastSequence"})
 
 
-async def book(service: Service, luck: Random, *, told: int | None = None) -> None:
-    """A new booking, or one that is there with other seats; ``told``: what the event says instead."""
+async def book(service: Service, luck: Random, *, published: int | None = None) -> None:
+    """A new booking, or one that is there with other seats; ``published``: what the event says instead."""
     transactions, name, seats = service().outbox, f"b-{luck.randrange(3)}", luck.randint(1, 8)
     try:
         found = await transactions.container(OWN_NAME).read(name, "t-1")
@@ -47,7 +47,7 @@ async def book(service: Service, luck: Random, *, told: int | None = None) -> No
             tx.create(document)
         else:
             tx.replace({**found, **document}, if_match=found["_etag"])
-        tx.event("Seated", of=("booking", name), data={"seats": seats if told is None else told})
+        tx.event("Seated", of=("booking", name), data={"seats": seats if published is None else published})
 
 
 OWN_NAME = "own-bookings"
@@ -78,7 +78,7 @@ def test_an_event_that_differs_from_the_teams_own_document_is_found() -> None:
     service = declared()
 
     async def wrong(luck: Random, at: datetime) -> None:
-        await book(service, luck, told=9)
+        await book(service, luck, published=9)
 
     with pytest.raises(AssertionError, match="read model: rows"):
         simulate(service, wrong, seeds=3)

@@ -106,11 +106,11 @@ def test_queues_in_memory_answer_as_the_service_does(story: Story) -> None:
 
     queues = StorageQueues("directory")
 
-    async def told() -> list[object]:
+    async def result() -> list[object]:
         async with in_memory(queues) as service:
             return await story(service.get_queue_client("other"))
 
-    assert Loop(None).run(told()) == STORIES[story]
+    assert Loop(None).run(result()) == STORIES[story]
 
 
 @pytest.mark.long
@@ -132,6 +132,6 @@ FIRST = 18
 )
 def test_under_faults_every_promise_is_kept(seed: int) -> None:
     drawn = SimulationPlan.drawn(seed, transport="storagequeue")
-    told = run(replace(drawn, aggregates=2, seconds=10.0) if seed == FIRST else drawn, CONTACTS)
-    assert [str(each) for each in told.violations] == []
-    assert len(told.history.stored) > 5
+    result = run(replace(drawn, aggregates=2, seconds=10.0) if seed == FIRST else drawn, CONTACTS)
+    assert [str(each) for each in result.violations] == []
+    assert len(result.history.stored) > 5

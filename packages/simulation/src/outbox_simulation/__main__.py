@@ -13,7 +13,7 @@ from pathlib import Path
 
 from outbox_simulation.engine.plan import KINDS, NOT_OVER, SimulationPlan, drawn_transport
 from outbox_simulation.engine.report import SHRINKING_SECONDS
-from outbox_simulation.engine.seeds import Seeds, SeedWork, service_named, story, told
+from outbox_simulation.engine.seeds import Seeds, SeedWork, service_named, story, summary
 from outbox_simulation.engine.transports import SETTINGS
 from outbox_simulation.engine.world import run
 
@@ -29,7 +29,7 @@ def one(name: str, plan: SimulationPlan, *, trace: str | None, shrinking_seconds
             print(lines)
         else:
             Path(trace).write_text(lines + "\n")
-    print(f"{result.plan}\n{told(result)}")
+    print(f"{result.plan}\n{summary(result)}")
     for each in result.violations:
         print(f"    {each}")
     if result.violations and trace is None:

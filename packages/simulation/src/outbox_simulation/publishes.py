@@ -50,13 +50,13 @@ class Publishes:
 
     Example::
 
-        told = Publishes(
+        bookings = Publishes(
             "booking",
             first=lambda luck: ("BookingCreated", {"title": "A table", "seats": 1}),
             then=[lambda luck: ("SeatsChanged", {"seats": luck.randint(1, 8)})],
             last="BookingDeleted",
         )
-        await asyncio.to_thread(simulate, subscriber, told)
+        await asyncio.to_thread(simulate, subscriber, bookings)
     """
 
     of: str
@@ -104,7 +104,7 @@ class _Run:
         late, answers = self.late, self.memory.publisher
         while left:
             key = luck.choice(sorted(left, key=str))
-            told, shown = left[key].pop(0)
+            delivered, shown = left[key].pop(0)
             if shown is None:
                 answers.pop(key.id, None)
             else:
@@ -114,27 +114,27 @@ class _Run:
                 await self._walk()
             fate = luck.random()
             if fate < _LATE:
-                late.append(told)
+                late.append(delivered)
             elif not (
                 may_lose and left[key] and fate < _LATE + _LOST
             ):  # a lost last message is found only by a walk
-                await self._deliver(*[told] * luck.choice([1, 1, 2]))
+                await self._deliver(*[delivered] * luck.choice([1, 1, 2]))
             if late and luck.random() < 0.3:
                 await self._deliver(late.pop(luck.randrange(len(late))))
             if not left[key]:
                 del left[key]
         answers.hidden = False
-        for told in late:
-            await self.memory.deliver(told)
+        for delivered in late:
+            await self.memory.deliver(delivered)
         for _ in range(_ROUNDS):
             await self.memory.upkeep()
 
-    async def _deliver(self, *told: Message) -> None:
+    async def _deliver(self, *delivered: Message) -> None:
         """Delivers a message, once or twice; it comes again later if its source does not answer."""
         try:
-            await self.memory.deliver(*told)
+            await self.memory.deliver(*delivered)
         except StoreUnavailable:
-            self.late.append(told[0])
+            self.late.append(delivered[0])
 
     async def _walk(self) -> None:
         with suppress(StoreUnavailable), using(self.memory.clock.sources()):
@@ -150,8 +150,8 @@ class _Run:
             in_order=False,
         )
         for key, history in self.histories.items():
-            for told, shown in history:
-                found.changes.append(StoredChange(shown or {"deleted": True}, [_event(key, told)]))
+            for delivered, shown in history:
+                found.changes.append(StoredChange(shown or {"deleted": True}, [_event(key, delivered)]))
         found.taken = []
         for each in self.service.subscribers:
             if isinstance(each, ReadModelDeclaration):
@@ -182,7 +182,7 @@ class _Run:
         )
 
 
-async def violations(service: Service, told: Sequence[Publishes], seed: int) -> list[Violation]:
+async def violations(service: Service, publishers: Sequence[Publishes], seed: int) -> list[Violation]:
     """What one seed finds."""
     luck = Random(f"{seed}:messages")  # noqa: S311 - no secret
     asked = {
@@ -194,7 +194,7 @@ async def violations(service: Service, told: Sequence[Publishes], seed: int) -> 
     )
     async with in_memory(copy) as memory:
         run = _Run(memory, copy, luck)
-        for publishes in told:
+        for publishes in publishers:
             for number in range(1, _AGGREGATES + 1):
                 key = AggregateKey(publishes.of, f"{publishes.of}-{number}")
                 run.histories[key] = publishes.history(luck, key.id)
@@ -210,7 +210,7 @@ async def violations(service: Service, told: Sequence[Publishes], seed: int) -> 
         return [*failed, *(each for each in found if each.rule not in of_messages), *aside]
 
 
-def _event(key: AggregateKey, told: Message) -> StoredEvent:
-    data = told.data
-    version = told.properties.get("schemaVersion")
-    return StoredEvent(told.id, key, data["sequence"], data["action"], "", data, version)
+def _event(key: AggregateKey, message: Message) -> StoredEvent:
+    data = message.data
+    version = message.properties.get("schemaVersion")
+    return StoredEvent(message.id, key, data["sequence"], data["action"], "", data, version)

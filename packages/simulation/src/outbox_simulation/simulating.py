@@ -68,20 +68,20 @@ def simulate(
         )
         await asyncio.to_thread(simulate, service, commands, seeds=2)
     """
-    told = [each for each in commands if isinstance(each, Publishes)]
+    publishers = [each for each in commands if isinstance(each, Publishes)]
     given = [
         each if isinstance(each, Commands) else Calls(each)
         for each in commands
         if not isinstance(each, Publishes)
     ]
     if not service.publishes:
-        if given or not told or forms is not None or before is not None:
+        if given or not publishers or forms is not None or before is not None:
             raise ValueError(
                 f"{service.name} only subscribes: say what others publish, in Publishes(...) alone"
             )
-        _subscribing(service, told, seeds)
+        _subscribing(service, publishers, seeds)
         return
-    if told or not given:
+    if publishers or not given:
         raise ValueError(f"say what the users of {service.name} do, in Commands(...) or as calls")
     writes = plugin.options.write_forms
     if forms is not None and not writes and (unread := forms_unread(forms, service)):
@@ -96,10 +96,10 @@ def simulate(
             write(forms, made.forms)
 
 
-def _subscribing(service: Service, told: list[Publishes], seeds: int) -> None:
+def _subscribing(service: Service, publishers: list[Publishes], seeds: int) -> None:
     for seed in _seeds(seeds):
         with ids_by_luck():
-            found = asyncio.run(violations(service, told, seed))
+            found = asyncio.run(violations(service, publishers, seed))
         if found:
             raise PromiseBroken(
                 "\n".join([f"seed {seed}:", *map(str, found), "", f"run again   {_command(seed)}"])
@@ -138,9 +138,9 @@ def _story(found: SimulatedRun, made: Callable[[], DerivedSubject], at_rest: AtR
         command=lambda _: _command(plan.seed),
         most_runs=_SHRINKING_RUNS,
     )
-    if (told := report(plan, first.rule)) is None:
+    if (story := report(plan, first.rule)) is None:
         return (
             f"seed {plan.seed}: {first}\nand not again: something in the service is not drawn from its seed"
         )
     others = [f"and: {each}" for each in found.violations[1:]]
-    return "\n".join([f"seed {plan.seed}: {first}", *others, "", told])
+    return "\n".join([f"seed {plan.seed}: {first}", *others, "", story])

@@ -49,13 +49,13 @@ class _Answers:
 
 def claim_steps(commits: Iterable[Commit], kind: str) -> Iterator[NotAllowed]:
     """The writes that the model does not allow. ``kind``: the type of the aggregates, each its own partition."""
-    told = _Answers()
+    answers = _Answers()
     for commit in commits:
         for was, now in commit.changes:
-            if _type_of(was, now) == CLAIM_TYPE and (why := _why_no_claim(told, was, now, commit.at)):
+            if _type_of(was, now) == CLAIM_TYPE and (why := _why_no_claim(answers, was, now, commit.at)):
                 yield NotAllowed(commit, str((now or was or {})["id"]), why)
         for name in dict.fromkeys(_aggregates(commit, kind)):
-            if why := _why_not_made(told, name, commit, kind):
+            if why := _why_not_made(answers, name, commit, kind):
                 yield NotAllowed(commit, name, why)
 
 
@@ -69,23 +69,23 @@ def _aggregates(commit: Commit, kind: str) -> Iterator[str]:
             yield str((now or was or {})["partitionKey"])
 
 
-def _why_no_claim(told: _Answers, was: Document | None, now: Document | None, at: datetime) -> str:
+def _why_no_claim(answers: _Answers, was: Document | None, now: Document | None, at: datetime) -> str:
     """Empty: the model makes this claim too."""
     if now is None:
         return "a claim is removed"
-    there = None if was is None else told.claims[str(was["id"])]
+    there = None if was is None else answers.claims[str(was["id"])]
     living = None if there is None or there.until <= at else Claim(0, "good")
     if _step(State((Request(),), (Contact(),) * 3, living), "request 0: makes the claim") is None:
         return "a claim is written over another one that is still there (created_not_read)"
     claim = _Claimed(now["data"]["aggregateId"], now["data"]["fingerprint"], _until(now, at))
-    if claim.aggregate in {*told.made, *(each.aggregate for each in told.claims.values())}:
+    if claim.aggregate in {*answers.made, *(each.aggregate for each in answers.claims.values())}:
         return "its id is no new one (fresh_id)"
-    told.claims[str(now["id"])] = claim
+    answers.claims[str(now["id"])] = claim
     return ""
 
 
-def _why_not_made(told: _Answers, name: str, commit: Commit, kind: str) -> str:
-    before, claim = told.made.get(name, _Made()), told.claim_of(name, commit.at)
+def _why_not_made(answers: _Answers, name: str, commit: Commit, kind: str) -> str:
+    before, claim = answers.made.get(name, _Made()), answers.claim_of(name, commit.at)
     is_now = before
     fingerprint = claim.fingerprint if claim else None
     for was, now in commit.changes:
@@ -100,7 +100,7 @@ def _why_not_made(told: _Answers, name: str, commit: Commit, kind: str) -> str:
             fingerprint = fingerprint if erased else now["data"]["fingerprint"]
             contact = is_now.contact._replace(record="erased" if erased else "answer")
             is_now = replace(is_now, contact=contact, record_until=_until(now, commit.at))
-    told.made[name] = is_now
+    answers.made[name] = is_now
     if claim is not None and fingerprint != claim.fingerprint:
         return "its record is of another request than its claim"
     if claim is not None and min(is_now.until, is_now.record_until) < claim.until:

@@ -1,6 +1,6 @@
 """The documents of a container, kept from the requests that its store carried out: each gives the commit that it was.
 
-What expires is not told by any request: a document that was there is taken for the one before the next write.
+What expires is shown by no request: a document that was there is taken for the one before the next write.
 """
 
 import json

@@ -120,7 +120,7 @@ class _Step:
             )
         wanted, reached = self._view(self._marker(self._is), self._after), [*self._reached()]
         if wanted not in [self._view(marker, parked) for marker, parked in reached]:
-            return f"no step leads from {self._told(self._was, self._before)} to {self._told(self._is, self._after)}"
+            return f"no step leads from {self._text(self._was, self._before)} to {self._text(self._is, self._after)}"
         self._aggregate.settled |= self._before - self._after
         return Parking().wrong(State(marker=self._marker(self._is), parked=self._after)) or ""
 
@@ -227,7 +227,7 @@ class _Step:
             marker.blocked, marker.in_the_way, accepted, marker.waiting, marker.discarded, marker.claim, parked,
         )  # fmt: skip
 
-    def _told(self, item: Document | None, parked: frozenset[int]) -> str:
+    def _text(self, item: Document | None, parked: frozenset[int]) -> str:
         if item is None:
             return "no marker"
         marker = self._marker(item)

@@ -148,11 +148,11 @@ class _Replayed:
         if until > at and said != ReactionOutcome.REFUSED:
             yield f"{message.action} {message.sequence} is {said}, and now {view.outcome} (through_the_record)"
             return
-        tells = record["data"]["sequence"]
+        sequence = record["data"]["sequence"]
         seen = [partition.target] if target is not None else partition.seen(at)
         if target is None:
-            seen = [each for each in seen if each.sequence == tells]
-        if not seen or (target is not None and _Target.of(target).sequence != tells):
+            seen = [each for each in seen if each.sequence == sequence]
+        if not seen or (target is not None and _Target.of(target).sequence != sequence):
             yield f"the record of {message.id} has a sequence that its target does not have"
             return
         last = partition.cursors.get(cursor, 0)

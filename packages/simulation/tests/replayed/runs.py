@@ -54,7 +54,7 @@ def kept_of_piles(
 def calls_kept(steps: MutableSequence[Any]) -> Iterator[None]:
     """Between the commits, each call of a reaction that ends well."""
 
-    def told(name: str, how: str) -> Callable[..., Awaitable[None]]:
+    def noting(name: str, how: str) -> Callable[..., Awaitable[None]]:
         call = getattr(ReactionInbox, name)
 
         async def called(self: ReactionInbox[Any], event: Event, *more: Any) -> None:
@@ -65,5 +65,5 @@ def calls_kept(steps: MutableSequence[Any]) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         for name, how in (("handle", "handled"), ("apply", "handled"), ("give_up", "gave up")):
-            patch.setattr(ReactionInbox, name, told(name, how))
+            patch.setattr(ReactionInbox, name, noting(name, how))
         yield

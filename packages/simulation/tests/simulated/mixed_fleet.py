@@ -1,6 +1,6 @@
 """A service in the middle of a deployment: processes of the version before are at work beside those of the new one.
 
-The version before told a reading in whole kilowatt hours; the new one publishes watt hours, in a form of its own, and
+The version before facts a reading in whole kilowatt hours; the new one publishes watt hours, in a form of its own, and
 lets a meter be sealed, which is an event that the version before does not know. The new readers know both forms of a
 reading by a step, which changes what it is given, as steps of users do; the readers of the version before know theirs
 alone, and set the others aside.
@@ -82,9 +82,9 @@ class MeterBefore(Aggregate[MeterState]):
         return self.state.id
 
     def read(self, kwh: int, at: datetime) -> None:
-        told, known = {"kwh": kwh}, {"meter_id": self.state.id, "created_at": at}
+        facts, known = {"kwh": kwh}, {"meter_id": self.state.id, "created_at": at}
         self._raise(
-            lambda n: ReadBefore(**known, sequence=n, reading=told), kwh=kwh, reads=self.state.reads + 1
+            lambda n: ReadBefore(**known, sequence=n, reading=facts), kwh=kwh, reads=self.state.reads + 1
         )
 
 

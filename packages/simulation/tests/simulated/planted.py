@@ -120,10 +120,10 @@ def simulate(
     raise AssertionError("there is always one more seed")
 
 
-def row(told: Hunt) -> str:
+def row(hunted: Hunt) -> str:
     """A line of a Markdown table."""
-    seed = "none" if told.seed is None else str(told.seed)
-    return f"| {told.name} | {seed} | {told.seconds:.0f} s | {'; '.join(told.rules)} |"
+    seed = "none" if hunted.seed is None else str(hunted.seed)
+    return f"| {hunted.name} | {seed} | {hunted.seconds:.0f} s | {'; '.join(hunted.rules)} |"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -136,18 +136,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             only_with=given.only_with, alone=frozenset(given.alone), over=given.over,
         )  # fmt: skip
     print("| bug | seed | CPU | seen by |", "| --- | --- | --- | --- |", sep="\n", flush=True)
-    missed = [name for name in given.names or known if not _tell(known[name], given.seconds, given.first)]
+    missed = [name for name in given.names or known if not _report(known[name], given.seconds, given.first)]
     if missed:
         print(f"not found: {', '.join(missed)}")
     return 1 if missed else 0
 
 
-def _tell(bug: Planted, seconds: float, first: int) -> bool:
-    told = hunt(bug, seconds=seconds, first=first)
-    print(row(told), flush=True)
-    if told.seed is not None and not told.found(bug):
-        print(told.output, flush=True)
-    return told.found(bug)
+def _report(bug: Planted, seconds: float, first: int) -> bool:
+    hunted = hunt(bug, seconds=seconds, first=first)
+    print(row(hunted), flush=True)
+    if hunted.seed is not None and not hunted.found(bug):
+        print(hunted.output, flush=True)
+    return hunted.found(bug)
 
 
 def _parse(arguments: Sequence[str] | None, known: Iterable[str]) -> argparse.Namespace:

@@ -41,8 +41,8 @@ TRANSPORTS: Mapping[Name, tuple[Planted, ...]] = {
             "put-without-an-answer-counts-as-put",
             _QUEUES,
             '                return verdict(error, f"the queue {name} (STORAGEQUEUE_QUEUES)")\n',
-            '                told = verdict(error, f"the queue {name} (STORAGEQUEUE_QUEUES)")\n'
-            "                return told if isinstance(told, Refused) else Accepted()\n",
+            '                refused = verdict(error, f"the queue {name} (STORAGEQUEUE_QUEUES)")\n'
+            "                return refused if isinstance(refused, Refused) else Accepted()\n",
             _NO_PROFILE,
             ("lost event", "order", "order in time"),
         ),

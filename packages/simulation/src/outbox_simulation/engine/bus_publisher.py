@@ -65,11 +65,11 @@ class _Page:
         else:
             self.outcomes[place] = replace(outcome, accepted=before + outcome.accepted)
 
-    def told(self) -> Sequence[Outcome]:
+    def result(self) -> Sequence[Outcome]:
         """Returns one outcome for each aggregate."""
-        return [self._told(place) for place in range(len(self.groups))]
+        return [self._verdict(place) for place in range(len(self.groups))]
 
-    def _told(self, place: int) -> Outcome:
+    def _verdict(self, place: int) -> Outcome:
         if (outcome := self.outcomes[place]) is not None:
             return outcome
         if self.accepted[place] == len(self.groups[place].events):
@@ -122,7 +122,7 @@ class BusPublisher:
                     await self._send(going, batch)
         except TimeoutError:
             going.away = LATE
-        return going.told()
+        return going.result()
 
     def take(self, group: AggregateEvents) -> Outcome:
         """Returns the outcome of these events without faults; the topic has the accepted ones."""

@@ -185,13 +185,13 @@ class Meetings:
         )
         self._stories.append(story)
         own = chance.choice(_OWN) if moment != THEFT else None
-        told = [
+        parts = [
             own or "",
             *(f"{each.kind} x{each.requests or f'{each.seconds:.1f} s'}" for each in story.troubles),
         ]
-        told += ["the replicas stand still"] if story.lags else []
-        told += ["a message is stolen"] if story.steals else []
-        self._trace.note("story", about, f"after a {moment[5:]}: {', '.join(filter(None, told))}")
+        parts += ["the replicas stand still"] if story.lags else []
+        parts += ["a message is stolen"] if story.steals else []
+        self._trace.note("story", about, f"after a {moment[5:]}: {', '.join(filter(None, parts))}")
         if moment == PARKING and chance.random() < _STRUCK:
             self._later(who)
         return own

@@ -33,7 +33,7 @@ async def expire(
     found = []
     for share, wanted in ((_NOT_YET, False), (_AT_RISK, True)):
         await _sleep_until(deployment, began + share * ttl)
-        found += await _told(deployment, wanted=wanted, share=share)
+        found += await _at_risk(deployment, wanted=wanted, share=share)
     if chance.random() >= _COMES_BACK_IN_TIME:
         await _sleep_until(deployment, began + 0.9 * ttl)
         await work()  # events stored now outlive the outage
@@ -42,9 +42,9 @@ async def expire(
     watcher.received(ground.bus.taken)
     history, dead = ground.history, ground.loop.time() - ttl
     notices = history.notices().keys()  # a notice replaces the event that it names
-    told = history.deliveries.keys() | notices
-    unsent = {name: each.at for name, each in history.stored.items() if name not in told}
-    unsent |= {name: each[0].at for name, each in history.unsequenced.items() if name not in told}
+    delivered = history.deliveries.keys() | notices
+    unsent = {name: each.at for name, each in history.stored.items() if name not in delivered}
+    unsent |= {name: each[0].at for name, each in history.unsequenced.items() if name not in delivered}
     history.expired = {name for name, at in unsent.items() if at <= dead}
     ground.trace.note("expired unsent", detail=str(len(history.expired)))
     for each in deployment.relays:
@@ -63,7 +63,7 @@ async def _sleep_until(deployment: Deployment, at: float) -> None:
         each.begin()
 
 
-async def _told(deployment: Deployment, *, wanted: bool, share: float) -> list[Violation]:
+async def _at_risk(deployment: Deployment, *, wanted: bool, share: float) -> list[Violation]:
     """Returns what the status does not report, or reports too early."""
     loop, desk, history = deployment.ground.loop, deployment.desks[0], deployment.ground.history
     if not any(name not in history.deliveries for name in history.stored):

@@ -85,14 +85,14 @@ class ListsAtRest:
         for of in lists:
             for _ in range(_LOOKS):
                 size, held = self._chance.choice(_SIZES), await self._held(of)
-                told = f"at rest, by pages of {size}: {of.container}"
+                label = f"at rest, by pages of {size}: {of.container}"
                 try:
                     shown = await self._walk(of, size, desks)
                 except Exception as error:  # noqa: BLE001 - a list may raise anything
-                    return [*found, Violation(RULE, f"{told}: {error!r}")]
+                    return [*found, Violation(RULE, f"{label}: {error!r}")]
                 if held == await self._held(of):
                     wrong = _difference(held, shown, sort=of.sort)
-                    found += [Violation(RULE, f"{told} {wrong}")] if wrong else []
+                    found += [Violation(RULE, f"{label} {wrong}")] if wrong else []
                     break
         return found
 
@@ -158,9 +158,9 @@ def _living(form: EntrySchema[Any], by: Sorted, documents: Sequence[Document]) -
 
 
 def _difference(held: Sequence[str], shown: Sequence[str], *, sort: str) -> str:
-    there, told = Counter(held), Counter(shown)
-    if left_out := sorted(there - told):
+    there, listed = Counter(held), Counter(shown)
+    if left_out := sorted(there - listed):
         return f"leaves {', '.join(left_out)} out"
-    if more := sorted(told - there):
-        return f"shows {more[0]} {told[more[0]]} times, which is there {there[more[0]]} times"
+    if more := sorted(listed - there):
+        return f"shows {more[0]} {listed[more[0]]} times, which is there {there[more[0]]} times"
     return f"is not sorted by {sort}" if sort and [*held] != [*shown] else ""

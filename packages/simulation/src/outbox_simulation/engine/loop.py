@@ -301,8 +301,8 @@ def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     if error is not None and not isinstance(error, Exception):
         loop.interruption = error
         return
-    told = f"{context.get('message')}: {error!r}" if error is not None else str(context.get("message"))
-    loop.complaints.append(told)
+    complaint = f"{context.get('message')}: {error!r}" if error is not None else str(context.get("message"))
+    loop.complaints.append(complaint)
 
 
 def _of_an_sdk(task: object) -> bool:

@@ -64,7 +64,7 @@ def service_named(name: str) -> SimulatedService:
     return found
 
 
-def told(result: SimulatedRun) -> str:
+def summary(result: SimulatedRun) -> str:
     """Returns a line about one run."""
     stored, sent = len(result.history.stored), len(result.history.deliveries)
     return (
@@ -253,7 +253,7 @@ def _carried_out(work: SeedWork) -> "SeedOutcome | str | None":
         result = run(work.plan, service_named(work.service))
     except Exception:  # noqa: BLE001 - any error ends a run
         return _broken_off(work, traceback.format_exc())
-    return SeedOutcome(work.plan, result.violations, told(result), time.process_time() - began)
+    return SeedOutcome(work.plan, result.violations, summary(result), time.process_time() - began)
 
 
 def _broken_off(work: SeedWork, why: str) -> "SeedOutcome | str":

@@ -87,12 +87,14 @@ def _bound(message: Any) -> object:
     from devstack.functions.servicebus_message import plain  # noqa: PLC0415
 
     properties = {plain(name): plain(each) for name, each in (message.application_properties or {}).items()}
-    told = {
+    options = {
         "MessageId": meta.Datum(message.message_id, "string"),
         "SequenceNumber": meta.Datum(json.dumps(message.sequence_number), "json"),
         "ApplicationProperties": meta.Datum(json.dumps(properties), "json"),
         "UserProperties": meta.Datum(json.dumps(properties), "json"),
     }
     if message.correlation_id is not None:
-        told["CorrelationId"] = meta.Datum(message.correlation_id, "string")
-    return ServiceBusMessageInConverter.decode(meta.Datum(body_of(message), "bytes"), trigger_metadata=told)
+        options["CorrelationId"] = meta.Datum(message.correlation_id, "string")
+    return ServiceBusMessageInConverter.decode(
+        meta.Datum(body_of(message), "bytes"), trigger_metadata=options
+    )

@@ -57,9 +57,9 @@ class _Left:
 class StorageQueues(FaultyTransport):
     """One account, with a queue for each subscription. ``taken``: every message that the first of them took."""
 
-    def __init__(self, *subscriptions: str, **told: Any) -> None:
-        """``told``: the base's arguments."""
-        super().__init__(**told)
+    def __init__(self, *subscriptions: str, **base: Any) -> None:
+        """``base``: the base's arguments."""
+        super().__init__(**base)
         sdk_clock.install(*PACKAGES)
         self.account = StorageAccount()
         self.queues = {name: _Left(self, name) for name in subscriptions}

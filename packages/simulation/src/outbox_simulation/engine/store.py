@@ -200,9 +200,9 @@ class SimulatedStore:
             account.faults.add(Fault(kind="lag", seconds=lag))
         answer, sent = account.serve(request.method, request.path, request.headers, request.body)
         text = (answer.body or "").encode()
-        told = f"{request.method} {answer.status} {len(text)} {zlib.crc32(text):08x}"
+        result = f"{request.method} {answer.status} {len(text)} {zlib.crc32(text):08x}"
         befell = f"{fate or ''}{'' if lag is None else ' lag'}"
-        self._trace.note(request.kind, _short(request.path), f"{told} {befell}".rstrip(), instance=who)
+        self._trace.note(request.kind, _short(request.path), f"{result} {befell}".rstrip(), instance=who)
         response = StoreResponse(answer.status, CIMultiDict(sent), text)
         for saw in self.saw:
             saw(self.loop.time(), request, response)

@@ -61,7 +61,7 @@ class Story:
         return SENTENCES.get(self.violation.rule, "")
 
     @cached_property
-    def told(self) -> list[TraceStep]:
+    def shown_steps(self) -> list[TraceStep]:
         """The steps that belong to it, with their times from the first of them, and short names for ids."""
         steps = _concerning(self.violation.about, self.steps)
         began = steps[0].at if steps else 0.0
@@ -97,7 +97,7 @@ class Story:
     @property
     def instances(self) -> list[str]:
         """The instances involved, in the order of their first steps."""
-        return [*dict.fromkeys(step.instance for step in self.told)]
+        return [*dict.fromkeys(step.instance for step in self.shown_steps)]
 
 
 def page(story: Story) -> str:
@@ -116,7 +116,7 @@ def page(story: Story) -> str:
             f"instances   {', '.join(story.instances)}",
             *(f"{name:<11} {each}" for each, name in story.names.items()),
             "",
-            *_table(story.told),
+            *_table(story.shown_steps),
         ]
     )
 

@@ -41,15 +41,15 @@ def other_side(
     *subscriptions: str,
     rules: Rules,
     receiver: Callable[[], TakesPosts] | None,
-    **told: Any,
+    **base: Any,
 ) -> FaultyTransport:
     """Returns the double of the settings' transport. ``receiver``: of a webhook."""
     if isinstance(settings.transport, StorageQueue):
-        return StorageQueues(*subscriptions, rules=_NO_WINDOW, **told)
+        return StorageQueues(*subscriptions, rules=_NO_WINDOW, **base)
     if isinstance(settings.transport, Webhook):
         assert receiver is not None, "a service that is simulated over a webhook has a receiver"
-        return Posts(receiver(), rules=_NO_WINDOW, **told)
-    return Bus(*subscriptions, rules=rules, **told)
+        return Posts(receiver(), rules=_NO_WINDOW, **base)
+    return Bus(*subscriptions, rules=rules, **base)
 
 
 def clients_of(bus: FaultyTransport) -> Clients:

@@ -74,9 +74,9 @@ class Posts(FaultyTransport):
 
     queues: Mapping[str, Any] = {}
 
-    def __init__(self, receiver: TakesPosts, **told: Any) -> None:
-        """``told``: the base's arguments."""
-        super().__init__(**told)
+    def __init__(self, receiver: TakesPosts, **base: Any) -> None:
+        """``base``: the base's arguments."""
+        super().__init__(**base)
         self.wrong: list[Violation] = []
         """Events that came before their predecessor was accepted."""
         self.saw: Callable[[SeenEntry], None] = lambda _entry: None

@@ -100,7 +100,7 @@ def _run(plan: SimulationPlan, of: Subject, make: "MakeWorld", saw: Saw | None) 
         world = make(plan, of, loop, trace, history, account)
         world.ground.store.saw += [saw] if saw else []
         violations = loop.run(world.live())
-        violations += [Violation("unhandled error", told) for told in loop.complaints]
+        violations += [Violation("unhandled error", complaint) for complaint in loop.complaints]
         return SimulatedRun(
             plan, violations, trace, history, loop.steps, world.ground.store.requests, world.ended_at
         )

@@ -39,8 +39,8 @@ def check(history: History, language: Language, *, duplicate_window: float = flo
     happened = _happened(history, events)
     facts = event_states(history, by_aggregate, language)
     expired: defaultdict[str, set[int]] = defaultdict(set)
-    untold = [history.stored[name] for name in history.expired & history.stored.keys()]
-    for each in untold:
+    unreported = [history.stored[name] for name in history.expired & history.stored.keys()]
+    for each in unreported:
         expired[each.aggregate].add(each.sequence)
     ended = {each.aggregate: each.at for each in history.stored.values() if each.action == language.deleted}
     return [

@@ -44,8 +44,8 @@ def _stored(
             yield Violation("lost event", f"{what}: stored, and never sent", may_pass=True)
             continue
         event = sent[stored.event]
-        told = (event.aggregate, event.action, event.sequence, event.body)
-        if told != (stored.aggregate, stored.action, stored.sequence, stored.body):
+        facts = (event.aggregate, event.action, event.sequence, event.body)
+        if facts != (stored.aggregate, stored.action, stored.sequence, stored.body):
             yield Violation("message and store differ", str(event))
 
 

@@ -95,8 +95,8 @@ class Operation:
     @property
     def aggregates(self) -> set[str]:
         """The aggregates of the request, and of the answers."""
-        told = {answer.aggregate for answer in self.acknowledged if answer.aggregate}
-        return told | ({self.asked.aggregate} if self.asked.aggregate else set())
+        answered = {answer.aggregate for answer in self.acknowledged if answer.aggregate}
+        return answered | ({self.asked.aggregate} if self.asked.aggregate else set())
 
     @property
     def actions(self) -> set[str]:
@@ -249,8 +249,8 @@ class History:
 
     def notices(self) -> dict[str, list[SeenEvent]]:
         """The notices of each discarded document."""
-        told: defaultdict[str, list[SeenEvent]] = defaultdict(list)
+        answered: defaultdict[str, list[SeenEvent]] = defaultdict(list)
         for event in self.events():
             if event.action == NOTICE:
-                told[str(event.body.get("discardedEventId"))].append(event)
-        return told
+                answered[str(event.body.get("discardedEventId"))].append(event)
+        return answered

@@ -31,8 +31,8 @@ def unsequenced(history: History, operations: Mapping[str, Operation]) -> Iterat
             if stored_at is not None and document not in excused:
                 yield Violation("lost event", f"{document}, which has no sequence", may_pass=True)
             continue
-        told = (event.aggregate, event.body.get("id"), event.first.unsequenced, event.sequence)
-        if told != (written[0].aggregate, document, True, -1):
+        facts = (event.aggregate, event.body.get("id"), event.first.unsequenced, event.sequence)
+        if facts != (written[0].aggregate, document, True, -1):
             yield Violation("message and body differ", f"{event}, which has no sequence")
         yield from discarded_before(event, notices.get(document, ()), history)
         for other in by_aggregate[event.aggregate]:
@@ -127,7 +127,7 @@ def _parked_again(history: History) -> Iterator[Violation]:
 
 def notices(history: History) -> Iterator[Violation]:
     """Checks that subscribers get one notice for each discarded document of an aggregate, and no other notice."""
-    times = {document: len(told) for document, told in history.notices().items()}
+    times = {document: len(facts) for document, facts in history.notices().items()}
     parked = {item.event for item in history.parked}
     for poison in history.poisons:
         if poison.aggregate and poison.document in parked and poison.document not in times:

@@ -106,8 +106,8 @@ def conditional_writes(
             for aggregate in operation.aggregates:
                 seen = versions.get((aggregate, etag), {begin - 1})
                 if begin - 1 not in seen:
-                    told = f"{aggregate} was to be at {min(seen)}, and its event is number {begin}"
-                    yield Violation("condition ignored", f"{attempt.cause}: {told}")
+                    detail = f"{aggregate} was to be at {min(seen)}, and its event is number {begin}"
+                    yield Violation("condition ignored", f"{attempt.cause}: {detail}")
 
 
 def _versions(operations: Iterable[Operation]) -> dict[tuple[str, str], set[int]]:
