@@ -10,11 +10,11 @@ import os
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 
+from cosmos_outbox import worker
 from cosmos_outbox.cli import command
 from cosmos_outbox.cli.command import ATTENTION, DONE, UNUSABLE
 from cosmos_outbox.service import Wired
 from cosmos_outbox.settings.errors import Misconfigured, needed
-from cosmos_outbox.worker import draining, relay, subscriber
 from cosmos_outbox.worker.probes import Address
 
 
@@ -31,9 +31,9 @@ def relay_main(argv: Sequence[str] | None = None) -> int:
 
     async def work(wired: Wired, stop: asyncio.Event) -> int:
         if not arguments.once:
-            await relay.run(wired, stop, arguments.probes)
+            await worker.relay.run(wired, stop, arguments.probes)
             return DONE
-        drained = await draining.drain(wired, stop, arguments.probes)
+        drained = await worker.draining.drain(wired, stop, arguments.probes)
         command.say(f"relay: {drained}")
         return DONE if drained.whole else ATTENTION
 
@@ -51,7 +51,7 @@ def subscriber_main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
 
     async def work(wired: Wired, stop: asyncio.Event) -> int:
-        await subscriber.run(wired, stop, arguments.probes)
+        await worker.subscriber.run(wired, stop, arguments.probes)
         return DONE
 
     return _run("subscriber", arguments, work, publishes=False)
