@@ -53,7 +53,7 @@ class Task(Aggregate[TaskState]):
         )
 
 
-def told(task: Task) -> tuple[list[str], dict[str, str]]:
+def reported(task: Task) -> tuple[list[str], dict[str, str]]:
     """The events, and what a subscriber knows after them who knew the task as it was stored."""
     changes = task.changes()
     assert changes is not None
@@ -72,20 +72,20 @@ def task() -> Task:
 def test_what_an_event_changed_and_a_setter_sets_back_is_published(task: Task) -> None:
     task.hand_over(owner="Jane")
     task.set(owner="nobody")
-    assert told(task) == (["HandedOver", "owner updated"], {"status": "open", "owner": "nobody"})
+    assert reported(task) == (["HandedOver", "owner updated"], {"status": "open", "owner": "nobody"})
 
 
 def test_a_value_set_after_an_event_of_it_is_published_by_a_later_one(task: Task) -> None:
     task.set(owner="John", status="busy")
     task.hand_over(owner="Jane")
     task.set(owner="Jim")
-    assert told(task)[1] == {"status": "busy", "owner": "Jim"}
+    assert reported(task)[1] == {"status": "busy", "owner": "Jim"}
 
 
 def test_a_value_set_before_an_event_that_changes_it_is_published_by_it(task: Task) -> None:
     task.set(owner="John")
     task.hand_over(owner="Jane")
-    assert told(task)[1] == {"status": "open", "owner": "Jane"}
+    assert reported(task)[1] == {"status": "open", "owner": "Jane"}
 
 
 def test_the_time_of_the_last_change_is_that_of_the_published_state() -> None:

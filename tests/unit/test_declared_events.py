@@ -197,14 +197,14 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(
-    ("declared", "told"), MISTAKES, ids=lambda each: None if isinstance(each, str) else str(each)
+    ("declared", "reported"), MISTAKES, ids=lambda each: None if isinstance(each, str) else str(each)
 )
-def test_a_mistake_is_an_error_when_the_class_is_made(declared: dict[str, Any], told: str) -> None:
+def test_a_mistake_is_an_error_when_the_class_is_made(declared: dict[str, Any], reported: str) -> None:
     with pytest.raises(TypeError) as raised:
         type("Wrong", (Base,), {
             "aggregate_type": "booking", "state_type": BookingState, "created_event": BookingMade, **declared,
         })  # fmt: skip
-    assert told in str(raised.value)
+    assert reported in str(raised.value)
 
 
 def test_a_state_without_its_time_of_creation_is_a_mistake() -> None:
@@ -280,9 +280,9 @@ BY_HAND: list[type[DomainEvent]] = [NamedMade, NamedMoved, NamedNoted, NamedCanc
 
 
 def published(kind: type[DomainEvent]) -> dict[str, Any]:
-    told = schema(kind)
-    del told["description"]
-    return told
+    reported = schema(kind)
+    del reported["description"]
+    return reported
 
 
 def test_an_event_declared_by_name_is_published_like_one_by_hand() -> None:
@@ -300,17 +300,20 @@ def test_an_event_declared_by_name_carries_what_one_by_hand_does() -> None:
             zip(Named.changed_events, BY_HAND[1:], strict=True)
         )
 
-    state, told = stored(note="by the window", guest=Guest.model_validate({"name": "Ada", "since": 3})), []
+    state, reported = (
+        stored(note="by the window", guest=Guest.model_validate({"name": "Ada", "since": 3})),
+        [],
+    )
     for kind in (Named, ByHand):
         changed = kind.load(state)
         changed.change(ONE, table=2, note=None, cancelled=True, cancelled_at=ONE)
-        told.append([*events(kind(state, is_new=True)), *events(changed)])
-    assert told[0] == told[1]
-    assert told[0][0] == {
+        reported.append([*events(kind(state, is_new=True)), *events(changed)])
+    assert reported[0] == reported[1]
+    assert reported[0][0] == {
         "action": "NamedMade", "sequence": 1, "createdAt": "2026-03-01T12:00:00Z", "bookingId": str(state.id),
         "guest": {"name": "Ada", "since": 3}, "table": 1, "note": "by the window",
     }  # fmt: skip
-    assert told[0][4]["cancelledAt"] == "2026-03-01T13:00:00Z"
+    assert reported[0][4]["cancelledAt"] == "2026-03-01T13:00:00Z"
 
 
 def test_the_event_of_the_end_is_known_by_its_name_alone() -> None:
@@ -347,15 +350,17 @@ NAMED_MISTAKES: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(
-    ("declared", "told"), NAMED_MISTAKES, ids=lambda each: None if isinstance(each, str) else str(each)
+    ("declared", "reported"), NAMED_MISTAKES, ids=lambda each: None if isinstance(each, str) else str(each)
 )
-def test_a_mistake_in_a_name_is_an_error_when_the_class_is_made(declared: dict[str, Any], told: str) -> None:
+def test_a_mistake_in_a_name_is_an_error_when_the_class_is_made(
+    declared: dict[str, Any], reported: str
+) -> None:
     with pytest.raises(TypeError) as raised:
         type("Wrong", (Base,), {
             "aggregate_type": "booking", "state_type": BookingState, "created_event": "BookingMade",
             "created_payload": NewBooking, **declared,
         })  # fmt: skip
-    assert told in str(raised.value)
+    assert reported in str(raised.value)
 
 
 def test_no_event_has_a_field_of_its_cause() -> None:
@@ -408,14 +413,14 @@ def test_an_event_is_stored_in_its_schema_with_the_state_of_its_change() -> None
 
 
 @pytest.mark.parametrize(
-    ("forms", "told"),
+    ("forms", "reported"),
     [
         ({"ParcelBurnt": Moved}, "published_forms names ParcelBurnt, which no declaration makes"),
         ({"ParcelMoved": Tells}, r"Tells needs a classmethod of\(event, state\)"),
     ],
 )
-def test_a_published_form_that_cannot_be_is_a_mistake(forms: Mapping[Any, Any], told: str) -> None:
-    with pytest.raises(TypeError, match=f"Wrong: {told}"):
+def test_a_published_form_that_cannot_be_is_a_mistake(forms: Mapping[Any, Any], reported: str) -> None:
+    with pytest.raises(TypeError, match=f"Wrong: {reported}"):
         type("Wrong", (Parcel,), {"published_forms": forms})
 
 

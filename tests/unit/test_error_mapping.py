@@ -81,9 +81,11 @@ def test_cosmos(error: Exception, kind: Kind) -> None:
     assert classify(error).kind is kind
 
 
-@pytest.mark.parametrize(("told", "seconds"), [("250", 0.25), (None, 1.0), ("soon", 1.0)])
-def test_without_a_readable_time_a_throttled_client_waits_a_second(told: str | None, seconds: float) -> None:
-    headers = {} if told is None else {"x_ms_retry_after_ms": told}
+@pytest.mark.parametrize(("reported", "seconds"), [("250", 0.25), (None, 1.0), ("soon", 1.0)])
+def test_without_a_readable_time_a_throttled_client_waits_a_second(
+    reported: str | None, seconds: float
+) -> None:
+    headers = {} if reported is None else {"x_ms_retry_after_ms": reported}
     error = classify(http_error(429, **headers)).error()
     assert isinstance(error, Throttled)
     assert error.retry_after_seconds == seconds

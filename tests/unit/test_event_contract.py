@@ -46,8 +46,10 @@ PROMISED = {
 """What each version promises. Never change a line: raise the event's schema_version, and add one."""
 
 
-def valid(document: Any, told: dict[str, Any]) -> bool:
-    return Draft202012Validator(told, format_checker=Draft202012Validator.FORMAT_CHECKER).is_valid(document)
+def valid(document: Any, reported: dict[str, Any]) -> bool:
+    return Draft202012Validator(reported, format_checker=Draft202012Validator.FORMAT_CHECKER).is_valid(
+        document
+    )
 
 
 def name_of(kind: Kind) -> str:
@@ -75,8 +77,8 @@ def test_a_schema_is_valid_and_uses_only_what_asyncapi_tools_read_too(name: str)
 
 @pytest.mark.parametrize(("action", "version"), PROMISED)
 def test_what_a_version_promises_is_never_taken_back(action: str, version: int) -> None:
-    told = KEPT[f"{action}.v{version}.json"]
-    assert set(told["required"]) == PROMISED[action, version], (
+    reported = KEPT[f"{action}.v{version}.json"]
+    assert set(reported["required"]) == PROMISED[action, version], (
         f"a change of what {action} promises is a new version: docs/use/events/README.md#how-an-event-may-change"
     )
 
@@ -89,28 +91,30 @@ def test_every_event_has_a_schema_a_promise_and_a_message() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=name_of)
 def test_a_real_message_fits_its_schema_and_has_no_undocumented_field(kind: Kind) -> None:
-    told = KEPT[file_name(kind)]
-    assert valid(body(kind), told)
-    assert set(body(kind)) <= set(told["properties"])
+    reported = KEPT[file_name(kind)]
+    assert valid(body(kind), reported)
+    assert set(body(kind)) <= set(reported["properties"])
     if "contact" in body(kind):
-        assert set(body(kind)["contact"]) == set(told["$defs"]["PublishedContact"]["properties"])
+        assert set(body(kind)["contact"]) == set(reported["$defs"]["PublishedContact"]["properties"])
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=name_of)
 def test_a_message_without_a_required_field_or_of_another_type_is_invalid(kind: Kind) -> None:
-    told = KEPT[file_name(kind)]
-    for name in told["required"]:
-        assert not valid({field: value for field, value in body(kind).items() if field != name}, told), name
+    reported = KEPT[file_name(kind)]
+    for name in reported["required"]:
+        assert not valid({field: value for field, value in body(kind).items() if field != name}, reported), (
+            name
+        )
     for wrong in ({"action": "Another"}, {"sequence": 0}, {"sequence": "1"}, {"id": 7}, {"id": "no-uuid"}):
-        assert not valid(body(kind) | wrong, told), wrong
+        assert not valid(body(kind) | wrong, reported), wrong
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=name_of)
 def test_the_properties_of_a_message_are_those_of_the_asyncapi_document(kind: Kind) -> None:
     message = MESSAGES[kind.__name__]
-    told = ASYNCAPI["components"]["schemas"]
-    assert valid(samples.headers(message), told["applicationProperties"])
-    assert set(samples.headers(message)) <= set(told["applicationProperties"]["properties"])
+    reported = ASYNCAPI["components"]["schemas"]
+    assert valid(samples.headers(message), reported["applicationProperties"])
+    assert set(samples.headers(message)) <= set(reported["applicationProperties"]["properties"])
     broker = {
         "MessageId": message.message_id,
         "SessionId": message.session_id,
@@ -119,7 +123,7 @@ def test_the_properties_of_a_message_are_those_of_the_asyncapi_document(kind: Ki
         "CorrelationId": message.correlation_id,
     }
     sent = {name: value for name, value in broker.items() if value is not None}
-    assert valid(sent, told["brokerProperties"])
+    assert valid(sent, reported["brokerProperties"])
     uri = samples.headers(message)["cloudEvents_dataschema"]
     assert uri == f"https://contacts.example/events/{kind.__name__}.v1.json"
     assert uri.rpartition("/")[2] in KEPT
@@ -178,15 +182,17 @@ def stored_by_the_next(event: events.ContactEvent) -> dict[str, Any]:
 
 
 def test_an_event_that_gained_a_field_fits_the_schema_of_this_version() -> None:
-    told = KEPT["ContactNameUpdatedEvent.v1.json"]
-    assert valid(stored_by_the_next(OF_THE_NEXT[0])["data"], told)
+    reported = KEPT["ContactNameUpdatedEvent.v1.json"]
+    assert valid(stored_by_the_next(OF_THE_NEXT[0])["data"], reported)
 
 
 def test_an_event_of_this_version_fits_the_schema_of_the_next() -> None:
     """It was stored before the deployment, and is received after it."""
-    told = schema(NextNameUpdated)
-    assert {"reason"} == set(told["properties"]) - set(KEPT["ContactNameUpdatedEvent.v1.json"]["properties"])
-    assert valid(samples.body(MESSAGES["ContactNameUpdatedEvent"]), told)
+    reported = schema(NextNameUpdated)
+    assert {"reason"} == set(reported["properties"]) - set(
+        KEPT["ContactNameUpdatedEvent.v1.json"]["properties"]
+    )
+    assert valid(samples.body(MESSAGES["ContactNameUpdatedEvent"]), reported)
 
 
 @pytest.mark.parametrize("event", OF_THE_NEXT, ids=lambda event: event.action)

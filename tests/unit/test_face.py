@@ -57,8 +57,8 @@ def test_the_root_has_few_names() -> None:
 
 
 def test_the_root_lists_which_modules_are_public() -> None:
-    told = cosmos_outbox.__doc__ or ""
-    assert [name for name in faces() if f"``{name}``" not in told and name != "cosmos_outbox"] == []
+    reported = cosmos_outbox.__doc__ or ""
+    assert [name for name in faces() if f"``{name}``" not in reported and name != "cosmos_outbox"] == []
 
 
 @pytest.mark.parametrize("name", sorted(faces()))

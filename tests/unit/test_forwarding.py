@@ -71,8 +71,8 @@ async def test_a_page_that_takes_too_long_is_logged_once_a_minute(
         for _ in range(2):
             with pytest.raises(NotDelivered, match="is tried again"):
                 await attempt(work)
-    told = [record.message for record in caplog.records if record.levelno == logging.ERROR]
-    assert told == [f"events wait: a page of the feed {reason} within 0 s, and is tried again"]
+    reported = [record.message for record in caplog.records if record.levelno == logging.ERROR]
+    assert reported == [f"events wait: a page of the feed {reason} within 0 s, and is tried again"]
 
 
 class Away(BusPublisher):

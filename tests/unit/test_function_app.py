@@ -340,8 +340,8 @@ def test_a_subscribing_services_app_has_subscribers_and_their_operations(
     )  # fmt: skip
     trigger = listed["letters"]
     assert trigger is not None
-    told = trigger.get_dict_repr()
-    assert (told["topicName"], told["subscriptionName"], told["isSessionsEnabled"]) == (
+    reported = trigger.get_dict_repr()
+    assert (reported["topicName"], reported["subscriptionName"], reported["isSessionsEnabled"]) == (
         "guest-events",
         "post",
         True,

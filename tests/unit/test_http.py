@@ -248,8 +248,10 @@ async def test_a_body_of_another_kind_is_answered_with_those_that_are_taken(
         return Answer(200)
 
     answer = await handler(sent)
-    told = {name: value for name, value in dict(answer.headers).items() if name.lower().startswith("accept")}
-    assert (answer.status, told) == (415, taken)
+    reported = {
+        name: value for name, value in dict(answer.headers).items() if name.lower().startswith("accept")
+    }
+    assert (answer.status, reported) == (415, taken)
 
 
 @pytest.mark.parametrize(
@@ -626,8 +628,8 @@ async def test_no_call_answers_who_names_a_version_of_the_api(method: str, route
     """It would be taken for that version's answer. Nothing is looked up for it: no store is here."""
     path = re.sub(r"\{\w+\}", str(CONTACT.id), route)
     answer = await call(app, method, f"/api/{path}?api-version=2026-01-01")
-    [told] = json.loads(answer.get_body())["errors"]
-    assert (answer.status_code, told["field"], told["code"]) == (400, "api-version", "not_honoured")
+    [reported] = json.loads(answer.get_body())["errors"]
+    assert (answer.status_code, reported["field"], reported["code"]) == (400, "api-version", "not_honoured")
 
 
 async def test_a_version_without_a_value_is_one_too() -> None:

@@ -402,9 +402,9 @@ def test_the_error_of_an_unreadable_message_has_none_of_its_content() -> None:
     class Thing(TolerantReader):
         longest_way: int
 
-    with pytest.raises(ValidationError) as told:
+    with pytest.raises(ValidationError) as reported:
         Thing.model_validate({"longestWay": "of Ann, 7 Main Street"})
-    assert "Ann" not in str(told.value)
+    assert "Ann" not in str(reported.value)
 
 
 @pytest.mark.parametrize("again", [False, True])

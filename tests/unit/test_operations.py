@@ -78,6 +78,10 @@ def test_an_instance_shows_its_rate_to_a_tenth_and_its_aggregates() -> None:
         seconds[0] = second
         with using(replace(SYSTEM, monotonic=lambda: seconds[0])):
             process.forwarded.add(103)
-            told = operations.instance(process, TYPES)
-    assert told["forwardedPerSecond"] == 10.3, "over ten seconds"
-    assert (told["forwarded"], told["aggregates"], told["settings"]) == (206, TYPES, {"COSMOS_DATABASE": "d"})
+            reported = operations.instance(process, TYPES)
+    assert reported["forwardedPerSecond"] == 10.3, "over ten seconds"
+    assert (reported["forwarded"], reported["aggregates"], reported["settings"]) == (
+        206,
+        TYPES,
+        {"COSMOS_DATABASE": "d"},
+    )

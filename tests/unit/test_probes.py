@@ -88,8 +88,8 @@ async def test_nothing_else_is_answered(caplog: pytest.LogCaptureFixture) -> Non
     async with served(Sick(), caplog) as port:
         assert (await get(port, "/"))[0] == 404
         assert (await get(port, "/readyz/"))[0] == 404
-        status, told = await get(port, "/metrics")
-        assert (status, "OTEL_METRICS_EXPORTER=prometheus" in told["status"]) == (404, True)
+        status, reported = await get(port, "/metrics")
+        assert (status, "OTEL_METRICS_EXPORTER=prometheus" in reported["status"]) == (404, True)
         assert (await raw(port, b"POST /healthz HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 405 ")
         assert (await raw(port, b"\r\n\r\n")).startswith(b"HTTP/1.1 405 ")
         proxied = b"GET /healthz HTTP/1.1\r\nx: " + b"x" * 4_000 + b"\r\n\r\n"

@@ -176,9 +176,9 @@ def test_no_reason_has_pydantics_words_or_the_value() -> None:
         if kind["type"] in {"value_error", "assertion_error"}:
             context["error"] = ValueError("must be right")
         error: Any = {"type": kind["type"], "loc": ("f",), "input": "secret", "ctx": context}
-        [told] = wrong(ValidationError.from_exception_data("x", [error]))
-        assert told.reason.startswith(("must ", "is ")), told
-        assert "secret" not in told.reason, told
+        [reported] = wrong(ValidationError.from_exception_data("x", [error]))
+        assert reported.reason.startswith(("must ", "is ")), reported
+        assert "secret" not in reported.reason, reported
 
 
 class Machine(BaseModel):
@@ -217,8 +217,8 @@ def test_every_error_that_pydantic_makes_in_python_is_translated() -> None:
     assert len(names) > 20
     for name in names:
         error: Any = {"type": PydanticCustomError(name, "secret"), "loc": ("f",), "input": 1}
-        [told] = wrong(ValidationError.from_exception_data("x", [error]))
-        assert told.reason.startswith(("must ", "is ")), name
+        [reported] = wrong(ValidationError.from_exception_data("x", [error]))
+        assert reported.reason.startswith(("must ", "is ")), name
 
 
 def test_an_author_keeps_the_commas_of_an_error_named_value_error() -> None:
@@ -227,5 +227,5 @@ def test_an_author_keeps_the_commas_of_an_error_named_value_error() -> None:
         "loc": ("f",),
         "input": 1,
     }
-    [told] = wrong(ValidationError.from_exception_data("x", [error]))
-    assert told.reason == "must be red, or blue"
+    [reported] = wrong(ValidationError.from_exception_data("x", [error]))
+    assert reported.reason == "must be red, or blue"

@@ -135,11 +135,11 @@ async def test_an_aggregate_under_constant_change_waits_and_delays_no_other() ->
 
 
 @pytest.mark.parametrize(
-    ("passing", "level", "told"),
+    ("passing", "level", "reported"),
     [(True, "WARNING", "It is tried again by itself"), (False, "ERROR", "Remove the reason and replay")],
 )
 async def test_an_operator_sees_whether_a_parked_event_needs_somebody(
-    caplog: pytest.LogCaptureFixture, passing: bool, level: str, told: str, lot: CosmosParkingLot
+    caplog: pytest.LogCaptureFixture, passing: bool, level: str, reported: str, lot: CosmosParkingLot
 ) -> None:
     class Stopping(BusPublisher):
         async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
@@ -147,7 +147,7 @@ async def test_an_operator_sees_whether_a_parked_event_needs_somebody(
 
     assert (await relay(Stopping(), lot).forward([event("a", 1), event("a", 2)])).parked == 2
     [found] = [record for record in caplog.records if record.getMessage().startswith("parked")]
-    assert (found.levelname, told in found.getMessage()) == (level, True)
+    assert (found.levelname, reported in found.getMessage()) == (level, True)
 
 
 async def test_more_events_than_races_may_be_refused_that_the_broker_has_already(

@@ -36,7 +36,7 @@ class InRegions(Task):
 
 
 @pytest.mark.parametrize(
-    ("declared", "told"),
+    ("declared", "reported"),
     [
         ({"path": "/tasks"}, "without a slash before it"),
         ({"path": "tasks/"}, "without a slash before it"),
@@ -55,12 +55,12 @@ class InRegions(Task):
         ),
     ],
 )
-def test_a_declaration_that_cannot_work_is_refused(declared: dict[str, Any], told: str) -> None:
+def test_a_declaration_that_cannot_work_is_refused(declared: dict[str, Any], reported: str) -> None:
     whole: dict[str, Any] = {
         "path": "tasks", "kind": Task, "new": Details, "create": Task.create, "change": Task.revise,
         "delete": Task.delete,
     }  # fmt: skip
-    with pytest.raises(TypeError, match=told):
+    with pytest.raises(TypeError, match=reported):
         Resource(**whole | declared)
 
 

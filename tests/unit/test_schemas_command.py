@@ -34,9 +34,9 @@ def test_the_contract_has_each_event_as_it_is_published(
     assert moved["description"] == "The parcel goes elsewhere."
     assert moved["properties"]["parcelId"]["description"] == "The parcel that the event is about."
     assert set(moved["required"]) == {"id", "action", "sequence", "createdAt", "parcelId", "goesTo", "kilos"}
-    told = json.loads((tmp_path / "asyncapi.json").read_text())
-    assert told["channels"]["events"]["address"] == "parcel-events"
-    assert told["components"]["messages"]["ParcelMoved"]["payload"] == {
+    reported = json.loads((tmp_path / "asyncapi.json").read_text())
+    assert reported["channels"]["events"]["address"] == "parcel-events"
+    assert reported["components"]["messages"]["ParcelMoved"]["payload"] == {
         "$ref": "./schemas/ParcelMoved.v2.json"
     }
     assert command.main([str(tmp_path), *OF_PARCELS]) == 0

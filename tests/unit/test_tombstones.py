@@ -45,8 +45,8 @@ def test_the_event_of_a_contacts_deletion_holds_nothing_personal() -> None:
     contact = aggregate_from_item(Contact, stored(Contact.create(DETAILS, at=NOON))).aggregate
     contact.delete(at=LATER)
     [event] = changes_of(contact).events
-    told = {*event.model_dump(mode="json", by_alias=True)}
-    assert told == {"id", "contactId", "action", "sequence", "createdAt", "deletedAt"}
+    reported = {*event.model_dump(mode="json", by_alias=True)}
+    assert reported == {"id", "contactId", "action", "sequence", "createdAt", "deletedAt"}
 
 
 def test_what_a_later_version_has_stored_is_gone_too() -> None:

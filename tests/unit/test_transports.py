@@ -131,8 +131,8 @@ async def test_a_message_of_a_storage_queue_is_handled_by_its_function(
     service, mails = Service("bookings", aggregates=[], names=Names("d", "bookings")), list[str]()
 
     @service.effect("mails", of="booking")
-    async def mail(told: Event) -> None:
-        mails.append(told.action)
+    async def mail(reported: Event) -> None:
+        mails.append(reported.action)
 
     data = {
         "id": "e1",

@@ -67,9 +67,9 @@ def test_a_version_whose_step_was_taken_away_is_refused() -> None:
 def test_a_step_that_fails_logs_where_and_nothing_personal() -> None:
     with pytest.raises(
         NotApplied, match="the step from version 1 of Sold failed for e-1: KeyError in cents"
-    ) as told:
+    ) as reported:
         Upcasting(STEPS)(event({"buyer": "Ada"}, 1))
-    assert "Ada" not in str(told.value)
+    assert "Ada" not in str(reported.value)
 
 
 def test_a_step_that_changes_what_it_is_given_changes_no_event() -> None:

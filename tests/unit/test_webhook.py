@@ -24,11 +24,11 @@ def environment(**changed: str) -> dict[str, str]:
 
 def test_no_secret_is_shown() -> None:
     target = load_webhook(environment())
-    told = f"{target.shown()}"
+    reported = f"{target.shown()}"
     assert SECRET not in repr(target)
-    assert "receiver.example" in told
-    assert "hidden" not in told
-    assert SECRET not in told
+    assert "receiver.example" in reported
+    assert "hidden" not in reported
+    assert SECRET not in reported
 
 
 @pytest.mark.parametrize("url", ["http://localhost:8000/x", "http://127.0.0.1/", "http://[::1]:1/"])
@@ -63,9 +63,9 @@ def test_this_machine_may_be_asked_by_http(url: str) -> None:
     ],
 )
 def test_what_is_wrong_is_named(changed: dict[str, str], words: str) -> None:
-    with pytest.raises(Misconfigured, match=words) as told:
+    with pytest.raises(Misconfigured, match=words) as reported:
         load_webhook(environment(**changed))
-    assert SECRET not in str(told.value)
+    assert SECRET not in str(reported.value)
 
 
 def test_each_status_has_one_meaning() -> None:
@@ -204,6 +204,6 @@ async def test_a_check_of_a_receiver_sends_nothing_and_reports_one_that_is_away(
     assert got == [b""]
     server.close()
     await server.wait_closed()
-    with pytest.raises(Unavailable, match="ConnectionRefusedError") as told:
+    with pytest.raises(Unavailable, match="ConnectionRefusedError") as reported:
         await reach(Webhook(f"http://127.0.0.1:{port}/secret", ["a secret"]), seconds=5)
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(reported.value)
