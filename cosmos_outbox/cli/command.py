@@ -224,3 +224,16 @@ def say_json(view: Mapping[str, Any]) -> None:
 def add_json(made: argparse.ArgumentParser) -> None:
     """``--json``"""
     made.add_argument("--json", action="store_true", help="print it as JSON, as the call over HTTP does")
+
+
+def emulator_port(environment: Mapping[str, str]) -> int:
+    """Returns the port of an emulator's management API. Raises Misconfigured.
+
+    5300: https://learn.microsoft.com/azure/service-bus-messaging/overview-emulator
+    """
+    port = environment.get("SERVICEBUS_ADMIN_PORT", "") or "5300"
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
+        raise Misconfigured(
+            f"SERVICEBUS_ADMIN_PORT is {port!r}: set it to the port of the emulator's management API"
+        )
+    return int(port)

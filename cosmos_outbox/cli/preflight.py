@@ -17,7 +17,7 @@ from cosmos_outbox.preflight.checks import check
 from cosmos_outbox.preflight.plan import Plan, plan_for
 from cosmos_outbox.preflight.report import Finding, exit_code, summary
 from cosmos_outbox.settings.errors import needed
-from cosmos_outbox.settings.transports import Webhook, emulator_port
+from cosmos_outbox.settings.transports import Webhook
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _LONGEST_DIGITS = 7
@@ -79,7 +79,7 @@ def _plan(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Plan
         other_subscriptions=tuple(arguments.subscription),
         survive=arguments.survive,
         as_app=arguments.as_app,
-        emulator_port=emulator_port(values),
+        emulator_port=command.emulator_port(values),
     )
     needed(plan.settings.transport.name)
     return plan

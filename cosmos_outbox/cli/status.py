@@ -15,7 +15,7 @@ from cosmos_outbox.operations.relay_status import LATE_SECONDS, SHARE, LeaseStat
 from cosmos_outbox.service import Wired
 from cosmos_outbox.settings.connections import credential_for
 from cosmos_outbox.settings.errors import CannotCheck, Denied
-from cosmos_outbox.settings.transports import ServiceBus, StorageQueue, emulator_port
+from cosmos_outbox.settings.transports import ServiceBus, StorageQueue
 
 ASK_SECONDS = 15.0
 """How long the broker is asked."""
@@ -79,7 +79,7 @@ async def waiting_in_broker(wired: Wired) -> Mapping[str, int | None] | str:
 
                 if credential := credential_for(of.connection):
                     stack.push_async_callback(credential.close)
-                port = emulator_port(wired.environment)
+                port = command.emulator_port(wired.environment)
                 asked = await stack.enter_async_context(
                     ServiceBusInspection(of.connection, credential, emulator_port=port)
                 )

@@ -274,19 +274,6 @@ def _servicebus(environment: Mapping[str, str], declared: Declared) -> ServiceBu
     )
 
 
-def emulator_port(environment: Mapping[str, str]) -> int:
-    """Returns the port of an emulator's management API. Raises Misconfigured.
-
-    5300: https://learn.microsoft.com/azure/service-bus-messaging/overview-emulator
-    """
-    port = environment.get("SERVICEBUS_ADMIN_PORT", "") or "5300"
-    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
-        raise Misconfigured(
-            f"SERVICEBUS_ADMIN_PORT is {port!r}: set it to the port of the emulator's management API"
-        )
-    return int(port)
-
-
 def _sessions(environment: Mapping[str, str]) -> int | None:
     if environment.get("SERVICEBUS_SESSIONS") == AGGREGATE:
         return None

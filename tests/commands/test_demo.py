@@ -81,7 +81,7 @@ def test_a_story_that_breaks_off_is_a_broken_promise(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _ends_with(monkeypatch, TimeoutError("no answer")) == 1
-    assert "the story can be told to its end (TimeoutError: no answer)" in capsys.readouterr().out
+    assert "the story runs to its end (TimeoutError: no answer)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ class Topic:
         self.answers = [*answers]
         self.links = [*links]
 
-    async def limits(self, *, batches: int) -> Limits:
+    async def limits(self) -> Limits:
         return Limits(batch_bytes=200_000, message_bytes=200_000)
 
     async def take(self) -> "Topic":
