@@ -58,14 +58,6 @@ _time: TypeAdapter[datetime] = TypeAdapter(Timestamp)
 
 
 @dataclass(frozen=True)
-class Place:
-    """A partition."""
-
-    key: Key
-    paths: PartitionKeyPaths
-
-
-@dataclass(frozen=True)
 class Raised:
     """An event that a transaction raises."""
 
@@ -105,13 +97,12 @@ def check_id(item_id: Any) -> None:
         )
 
 
-def own_document(document: Mapping[str, Any], place: Place) -> Item:
+def own_document(document: Mapping[str, Any], key: Key, paths: PartitionKeyPaths) -> Item:
     """A team's document as it is to be stored. Raises Unpublishable, and ValueError for one of another partition."""
     item = without_system_fields(as_json(document, "a document"))
     check_id(item.get("id"))
-    paths = place.paths
     found = paths.of(item)
-    if found is None or paths.text(found) != paths.text(place.key):
+    if found is None or paths.text(found) != paths.text(key):
         raise ValueError(
             f"document {item['id']} is not in the partition of this transaction: at {', '.join(paths.paths)} it must "
             "have what was given to transaction()"
@@ -133,9 +124,10 @@ def event_data(data: Mapping[str, Any] | None) -> Item:
     return copy
 
 
-def event_document(raised: Raised, sequence: int | None, place: Place, origin: Origin, *, ttl: int) -> Item:
+def event_document(  # noqa: PLR0913 - an event, and where it is stored
+    raised: Raised, sequence: int | None, key: Key, origin: Origin, *, paths: PartitionKeyPaths, ttl: int
+) -> Item:
     """The event's document, which the relay can read and send. Raises Unpublishable."""
-    key, paths = place.key, place.paths
     numbered = {} if sequence is None else {"sequence": sequence}
     item: Item = {
         "id": raised.id,

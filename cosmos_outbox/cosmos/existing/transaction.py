@@ -12,7 +12,6 @@ from typing import Any, Self
 
 from cosmos_outbox.cosmos.existing.documents import (
     Numbering,
-    Place,
     Raised,
     check_id,
     event_data,
@@ -51,7 +50,7 @@ class Transaction:
 
     def __init__(self, parts: "Transactions", key: Key, origin: Origin) -> None:
         self._parts = parts
-        self._place = Place(key, parts.container.paths)
+        self._key, self._paths = key, parts.container.paths
         self._origin = origin
         self._writes: dict[str, Write] = {}
         self._raised: list[Raised] = []
@@ -100,7 +99,7 @@ class Transaction:
             item_id,
             operations,
             condition,
-            key=self._place.paths,
+            key=self._paths,
             sequences=self._parts.numbering.paths,
         )
         self._add(Write.patch(patch, None if if_match is None else self._version(if_match)))
@@ -151,7 +150,7 @@ class Transaction:
         return self._etags[item_id]
 
     def _own(self, document: Mapping[str, Any]) -> Item:
-        return own_document(document, self._place)
+        return own_document(document, self._key, self._paths)
 
     def _version(self, etag: ETag) -> ETag:
         if not etag:
@@ -177,14 +176,16 @@ class Transaction:
             raise ValueError("the transaction is not open: use it inside its async with block")
 
     async def _commit(self, origin: Origin) -> None:
-        sequences = self._parts.numbering.number(self._raised, self._writes)
+        parts = self._parts
+        sequences = parts.numbering.number(self._raised, self._writes)
         events = [
-            event_document(raised, sequence, self._place, origin, ttl=self._parts.event_ttl_seconds)
+            event_document(
+                raised, sequence, self._key, origin, paths=self._paths, ttl=parts.event_ttl_seconds
+            )
             for raised, sequence in zip(self._raised, sequences, strict=True)
         ]
         documents = [*self._writes.values()]
-        parts = self._parts
-        batch = Batch(parts.container, self._place.key, documents, events, on_commit=parts.on_commit)
+        batch = Batch(parts.container, self._key, documents, events, on_commit=parts.on_commit)
         try:
             etags = await batch.store()
         except StoreFailed as error:

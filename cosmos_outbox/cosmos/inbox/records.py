@@ -1,7 +1,8 @@
-"""Stores the records of one subscription in one logical partition; each is created once and changed at its version.
+"""Stores the records of messages that were set aside, and of effects: each is created once, and changed at its version.
 
-A record that exists is left as it is: the message came again after its record was written, and perhaps closed. The body
-of a message is kept as it came, in base64; a closed record has none, and expires.
+Those that were set aside by one subscription are one logical partition. A record that exists is left as it is: the
+message came again after its record was written, and perhaps closed. The body of a message is kept as it came, in
+base64; a closed record has none, and expires.
 """
 
 import hashlib

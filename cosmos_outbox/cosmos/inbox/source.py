@@ -2,6 +2,10 @@
 
 The document has the aggregate's last sequence (``lastSequence``), since it is written in one transaction with the
 events. A tombstone is a deleted aggregate; a missing document is a removed one, if a consistent read proves that.
+
+A message does not name the partition of a team's own document. So a query over all of them finds its location, and is
+used for that alone: conclusions are drawn from a consistent read in that partition, or, if nothing was found, from the
+query repeated with a consistent read in every physical one.
 """
 
 from collections.abc import Callable, Mapping

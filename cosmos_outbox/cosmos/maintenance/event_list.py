@@ -1,7 +1,15 @@
-"""Lists the stored and the parked events of one aggregate, the newest first, each with its state.
+"""Lists the stored and the parked events of one aggregate with their states, and those of all in the order of writing.
 
-The stored ones are one query in the aggregate's partition, with a consistent read. The aggregate's own document names
-that partition, or, if the service keeps a team's own documents, one of its events. No property's value is read.
+The stored ones of one aggregate are one query in the aggregate's partition, with a consistent read. The aggregate's own
+document names that partition, or, if the service keeps a team's own documents, one of its events. No property's value
+is read.
+
+All are read in the order of ``_ts``, the time of the write, a window of seconds at a time: it is a number, indexed in
+every container, and of one clock, while ``createdAt`` is a text of the writer's clock. All documents of a transaction
+have one ``_ts``. So an aggregate's events change their order between two windows only if a document was written again,
+or the store's clock went back. Within a window they are sorted by sequence. ``_ts`` does not show whether the relay has
+forwarded an event. A query that is ordered over several partitions returns no continuation token: the next window
+begins at the last second that was seen.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

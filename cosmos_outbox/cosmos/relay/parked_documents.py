@@ -56,8 +56,6 @@ class ParkedEvent:
     state: ParkedState
     attempts: int
     """The number of refusals of the event by the broker, or by the relay before sending."""
-    attempted_at: datetime | None
-    """The time of the last of these attempts."""
     discarding: Discarding | None
     is_notice: bool
     """Whether it replaces a discarded event."""
@@ -293,7 +291,6 @@ class ParkedDocuments:
             parked_at=datetime.fromisoformat(item["parkedAt"]),
             state=state,
             attempts=refused.attempts if refused else 0,
-            attempted_at=refused.at if refused else None,
             discarding=_discarding(item),
             is_notice=bool(item.get("notice")),
             document=item.get("document", {}),

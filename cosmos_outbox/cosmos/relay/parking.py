@@ -2,6 +2,10 @@
 
 A discarded event is replaced by a notice. The upkeep completes what a crash interrupted, and discards events that were
 parked for too long.
+
+A replay first claims the marker, which also unblocks the refused event: while it sends, no event can be discarded. An
+event is removed after the broker has accepted it, in one transaction with the marker. A replay that dies leaves its
+claim, which expires, and perhaps an event that the broker already has: the next replay sends it again under its id.
 """
 
 import asyncio
