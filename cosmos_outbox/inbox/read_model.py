@@ -1,16 +1,16 @@
 """Applies events to a state per aggregate, such as a read model: once or not at all, whenever the process dies.
 
 The decision and the new state are one conditional write (``one-write``, ``at-its-version``), and a message is done only
-after it (``complete-last``). So redeliveries and concurrent processes do no harm. What an entry that may be old does
-not lead to a write of the next event is decided again on a consistent read (``newest-entry``), as is an entry that
-changed after the read (``decide-again``). A source may be deleted after a call has read it: so the tombstones of source
-and entry live longer than the longest call (``tombstones-outlive-calls``). From an event that is younger than that an
-entry may be created without a read (``create-first``): if its aggregate had been deleted, the deleted entry would
-refuse the create.
+after it (``complete-last``). So redeliveries and concurrent processes do no harm. Anything that a read which may be old
+decides, but for the next event's write and for what the entry has reached, is decided again on a consistent read
+(``newest-entry``), as is an entry that changed after the read (``decide-again``). A source may be deleted after a call
+has read it: so the tombstones of source and entry live longer than the longest call (``tombstones-outlive-calls``).
+From an event that is younger than that an entry may be created without a read (``create-first``): if its aggregate had
+been deleted, the deleted entry would refuse the create.
 
 An entry is the result of events 1 to ``last_sequence``, each once and in order, or of the source. Only the write of the
-next event may be decided on an entry that may be old; for anything else the entry is read consistently, and after it
-the source (``newest-source``).
+next event, or that it was applied before, may be decided on an entry that may be old; for anything else the entry is
+read consistently, and after it the source (``newest-source``).
 
 =====================  ==============================================================================================
 ``applied-before``     An event whose sequence the entry has reached is done.
@@ -333,8 +333,14 @@ class StateInbox(Generic[S]):
         return result
 
     async def _settle(self, key: AggregateKey, decide_on: Decide[S], late: float | None) -> Complete | Put[S]:
-        read = self._remembered.take(key) or await self.entries.read(key)
+        if remembered := self._remembered.take(key):  # perhaps from before a restore
+            decision = decide_on(remembered.entry)
+            if isinstance(decision, Put) and await self._is_written(key, decision, late, remembered):
+                return decision
+        read = await self.entries.read(key)
         decision = decide_on(None if read is None else read.entry)
+        if decision == Complete(SkipReason.APPLIED_BEFORE):  # entries only grow
+            return decision
         if isinstance(decision, Put) and await self._is_written(key, decision, late, read):
             return decision
         for _ in range(ATTEMPTS):

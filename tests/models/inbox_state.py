@@ -225,7 +225,8 @@ class Model:
         else:
             decision = self._decide(entry, messages(self.story.changes)[doing.message].event)
         what = f"reads version {version} of the entry"
-        if not isinstance(decision, Put) and not doing.again and self.off != "newest-entry":
+        applied = decision == Complete(SkipReason.APPLIED_BEFORE)
+        if not (isinstance(decision, Put) or applied or doing.again) and self.off != "newest-entry":
             return what, world, Doing("again", doing.message)
         if isinstance(decision, Heal):
             return what, world, doing._replace(step="source", read=version, heal=decision)

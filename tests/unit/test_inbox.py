@@ -103,7 +103,20 @@ async def test_an_event_that_comes_again_is_not_applied_again() -> None:
         await inbox.handle(event(sequence))
     assert entries.of(KEY) == Entry(2, "7/2/Changed", (1, 2))
     assert inbox.counts[SkipReason.APPLIED_BEFORE] == 2
-    assert (entries.reads, entries.fences) == (2, 3), "only a write is decided on what may be old"
+    assert (entries.reads, entries.fences) == (3, 1), "an entry that has reached it once stays there"
+
+
+async def test_an_entry_that_a_restore_has_lowered_takes_the_next_event() -> None:
+    """What the process remembers of it is from before."""
+    entries, source = FakeEntries[State](), source_at(1)
+    inbox = making(entries, source)
+    for sequence in (1, 2, 3):
+        await inbox.handle(event(sequence))
+    stored = await entries.newest(KEY)
+    assert stored is not None
+    await entries.put(KEY, Entry(1, None, (1,)), entries.stamps[KEY], over=stored.version)
+    await inbox.handle(event(2))
+    assert entries.of(KEY) == Entry(2, "7/2/Changed", (1, 2))
 
 
 async def test_a_remembered_entry_serves_only_a_write_at_its_version() -> None:
