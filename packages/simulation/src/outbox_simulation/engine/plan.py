@@ -161,7 +161,7 @@ class SimulationPlan:
             one = random.Random(f"{seed}:{name}")  # noqa: S311 - no secret
             faults |= {one.choice(of)} if one.random() < likely else set()
         if "proxy" in faults:
-            # The API lists none: an aggregate whose only message is lost, or whose events expired, stays without an entry.
+            # The API lists nothing: with its only message lost, or its events expired, an aggregate has no entry.
             faults -= {"then.away", "bus.stolen"}
         plan = cls(seed, faults - NOT_OVER.get(transport, set()), aggregates=chance.choice([2, 4, 8, 12]),
                    shuffled=shuffled, transport=transport)  # fmt: skip
