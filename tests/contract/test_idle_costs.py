@@ -458,8 +458,13 @@ async def test_what_the_workers_do_beside_is_documented(
     for _ in range(3):
         await subscriber_of(application).watch()
     assert_told("each subscriber worker, every minute", simulation.taken(), 3, minutes)
+    await application.check()
+    assert simulation.taken()["write"] == 3, (
+        "once for each process: the store is asked whether it heeds If-Match"
+    )
+    container = application.outbox.container("contacts")
     for _ in range(3):
-        await application.check()
+        await container.check()
     assert charge(simulation.taken()) == 0, "a probe reads the container's properties, which is not billed"
 
 
