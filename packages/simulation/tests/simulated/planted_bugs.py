@@ -299,7 +299,7 @@ MEETING: tuple[Planted, ...] = (
         "partition_key or aggregate_id, consistent=newest)\n",
         "partition_key or aggregate_id)\n",
         _NO_PROFILE,
-        ("read went back", "refused as changed, but unchanged"),
+        ("read went back", "refused as changed, but unchanged", "not found, but there"),
     ),
     Planted(
         "publishes-again-under-the-first-id",  # within the topic's window
