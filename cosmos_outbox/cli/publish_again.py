@@ -3,7 +3,7 @@
 cosmos-outbox publish-again --since TIME [--to TIME] [--aggregate TYPE/ID] [--run ID] [--dry-run]
 
 Nothing is sent before the relay has forwarded it: an event's first message must not come after its second one. So each
-window is read, then a fence is made, and the window waits until the relay has forwarded all that the fence knows of.
+window is read, then all session tokens are renewed, and it waits until the relay has forwarded all that they cover.
 The numbers of the transactions decide, not the times: a clock may be turned back.
 """
 
@@ -19,7 +19,7 @@ from uuid import UUID
 
 from cosmos_outbox.cli import command
 from cosmos_outbox.cosmos.maintenance.event_list import Span, Window
-from cosmos_outbox.cosmos.store.fences import fence_everywhere
+from cosmos_outbox.cosmos.store.consistent_reads import renew_tokens
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, monotonic, new_id, utc_now
 from cosmos_outbox.kernel.dataclass import dataclass
@@ -60,7 +60,7 @@ async def republish(
     """
     relay = wired.relay.relay
     _check_over(plan.span, clock())
-    history = wired.operator.history(await _fence(wired))
+    history = wired.operator.history(await _renew_tokens(wired))
 
     async def read_forwarded(span: Span) -> Window:
         window = await history.window(span)
@@ -85,7 +85,7 @@ async def republish(
 
 
 def _check_over(span: Span, now: datetime) -> None:
-    """Raise NotForwardedYet unless the span is over: an event stored in it later would be behind no fence."""
+    """Raise NotForwardedYet unless the span is over: the read would miss an event stored in it later."""
     if span.to > now.timestamp() - CLOCKS_DIFFER_SECONDS:
         raise NotForwardedYet(
             f"the time until {_text(span.to)} is not over, or has been for less than {CLOCKS_DIFFER_SECONDS} s, by "
@@ -93,13 +93,13 @@ def _check_over(span: Span, now: datetime) -> None:
         )
 
 
-def _fence(wired: Wired) -> Awaitable[str]:
-    return fence_everywhere(wired.outbox.stored, wired.outbox.feed)
+def _renew_tokens(wired: Wired) -> Awaitable[str]:
+    return renew_tokens(wired.outbox.stored, wired.outbox.feed)
 
 
 async def _wait_until_forwarded(wired: Wired) -> None:
     """Return when the relay has forwarded or parked all that is stored now. Raises NotForwardedYet."""
-    token, give_up_at = await _fence(wired), monotonic() + PATIENCE_SECONDS
+    token, give_up_at = await _renew_tokens(wired), monotonic() + PATIENCE_SECONDS
     while not (passed := await wired.operator.observer.has_forwarded(token)):
         if monotonic() >= give_up_at:
             raise NotForwardedYet(
@@ -111,7 +111,7 @@ async def _wait_until_forwarded(wired: Wired) -> None:
             )
         await asyncio.sleep(_LOOK_SECONDS)
         if passed is None:  # a partition was split in between
-            token = await _fence(wired)
+            token = await _renew_tokens(wired)
 
 
 def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:

@@ -92,7 +92,7 @@ class EffectRecords(Protocol):
     """Stores the records of one subscriber. Every call raises StoreUnavailable if the store does not answer."""
 
     async def find(self, event_id: str) -> EffectRecord | None:
-        """Returns the newest record; None proves that there is none (``record-fenced``)."""
+        """Returns the newest record; None proves that there is none (``record-consistent``)."""
 
     async def write(self, record: EffectRecord) -> EffectRecord:
         """Create the record, or replace it at its version; its lifetime begins anew.

@@ -101,7 +101,7 @@ class SetAside(Protocol):
         """Create the record, unless one with its id exists, in whatever state."""
 
     async def waits(self, aggregate: AggregateKey) -> bool:
-        """Whether a record of the aggregate waits, with a consistent read (``aside-fenced``)."""
+        """Whether a record of the aggregate waits, with a consistent read (``aside-consistent``)."""
 
     async def page(self, size: int, continuation_token: str | None) -> RecordPage:
         """Returns open records, oldest first. Raises UnknownContinuation of the store's adapter."""

@@ -120,8 +120,8 @@ class HttpSource(Generic[S]):
 
     async def newest(self, key: AggregateKey) -> Found[S] | None:
         """Returns the aggregate; None: it is proven to be gone. Raises StoreUnavailable, SourceBehind."""
-        fence = {"Cache-Control": "no-cache"} if self.declared.answers_newest else {}
-        status, found = await self._ask(key, fence)
+        headers = {"Cache-Control": "no-cache"} if self.declared.answers_newest else {}
+        status, found = await self._ask(key, headers)
         if found is None and not (self.declared.answers_newest or status == _GONE):
             self._must_stay_missing(key)
         return found

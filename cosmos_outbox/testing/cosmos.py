@@ -85,7 +85,7 @@ class FaultyContainer(Container):
             lambda: super(FaultyContainer, self).execute(partition_key, writes)
         )
 
-    async def fence(self, partition_key: Key) -> None:
+    async def renew_token(self, partition_key: Key) -> None:
         """Do nothing: each read in memory is as new as the last write."""
 
     async def page(self, *arguments: Any, **options: Any) -> tuple[list[Item], str | None]:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
 
-from cosmos_outbox.cosmos.store.fences import fence_everywhere
+from cosmos_outbox.cosmos.store.consistent_reads import renew_tokens
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.operations.relay_status import LeaseState, RelayStatus
@@ -125,7 +125,7 @@ class _Run:
             if self.token is None:
                 if wired.relay.deadlines is not None:
                     await _try("deadlines wait", wired.relay.deadlines.meet)
-                self.token = await fence_everywhere(wired.outbox.stored, wired.outbox.feed)
+                self.token = await renew_tokens(wired.outbox.stored, wired.outbox.feed)
             passed = await wired.operator.observer.has_forwarded(self.token)
         except (OutboxError, InfraError) as error:
             self.trouble = str(error)

@@ -168,7 +168,7 @@ async def test_the_refusal_of_a_claim_makes_its_read_see_the_claim(store: Cosmos
     elsewhere = Container(store.container._client, *store.claim_names)
     await CosmosClaims(elsewhere, 600).claim("key", "f")
     assert elsewhere._sessions.get("key") is not None
-    assert elsewhere.fences == 0
+    assert elsewhere.renewals == 0
     assert (await CosmosClaims(elsewhere, 600).claim("key", "f")).aggregate_id == made.aggregate_id
 
 

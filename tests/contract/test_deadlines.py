@@ -52,7 +52,7 @@ def recorded() -> Iterator[Recorded]:
 
 
 class Meets(Failing):
-    """Something happens just before the first write, but for fences."""
+    """Something happens just before the first write that renews no token."""
 
     before: Callable[[], Awaitable[None]] | None = None
 
@@ -141,7 +141,7 @@ async def test_accepted_while_it_is_met_it_does_not_run_out(offers: Offers) -> N
     name = await offers.made()
     container = Meets(offers.client, *offers.names)
     container.fate = offers.fate
-    await container.fence(name)  # so that the first read sees the offer
+    await container.renew_token(name)  # so that the first read sees the offer
     container.before = lambda: offers.change(name, Offer.accept)
     writes = offers.fate.writes
     assert await offers.instance(container=container).meet() == 0
@@ -158,7 +158,7 @@ async def test_met_while_it_is_accepted_it_takes_no_acceptance(offers: Offers) -
 
     container = Meets(offers.client, *offers.names)
     container.fate = no_loss()
-    await container.fence(name)
+    await container.renew_token(name)
 
     async def meet() -> None:
         assert await offers.instance().meet() == 1

@@ -1,4 +1,4 @@
-"""What is proven behind a fence stays proven when another request doubts the session token of the fence.
+"""What a consistent read has proven stays proven when another request doubts the renewed session token.
 
 Every replica lags, so a read without a token sees nothing of what a test stored. The requests of a process share the
 tokens.

@@ -181,4 +181,4 @@ async def test_a_process_that_dies_at_any_await_leaves_none_out(
         await story.tell()
         await story.check()
         at += 1
-    assert at >= 5, "each await of a message: two looks, two fences, the record"
+    assert at >= 5, "each await of a message: two looks, two renewed tokens, the record"

@@ -280,7 +280,7 @@ async def test_events_that_a_lagging_replica_does_not_show_are_listed(
 
     monkeypatch.setattr(container, "first", lagging)
     assert [each.sequence for each in (await world.page()).items] == [2, 1]
-    assert container.fences == 1
+    assert container.renewals == 1
 
 
 async def test_an_aggregate_may_be_stored_under_another_partition_key(world: World) -> None:

@@ -72,7 +72,7 @@ async def source(publisher: Publisher) -> AsyncIterator[HttpSource[State]]:
 
 
 @pytest.fixture
-async def fenced(publisher: Publisher) -> AsyncIterator[HttpSource[State]]:
+async def consistent(publisher: Publisher) -> AsyncIterator[HttpSource[State]]:
     async for each in made(publisher, answers_newest=True):
         yield each
 
@@ -103,18 +103,18 @@ async def test_an_answer_is_the_aggregate_at_its_sequence(
 
 
 async def test_only_a_publisher_that_says_so_is_asked_for_its_newest_state(
-    publisher: Publisher, source: HttpSource[State], fenced: HttpSource[State]
+    publisher: Publisher, source: HttpSource[State], consistent: HttpSource[State]
 ) -> None:
     publisher.answer, publisher.newest = at(1), at(2)
     assert await source.newest(KEY) == Found(1, (1,))
-    assert await fenced.read(KEY) == Found(1, (1,))
-    assert await fenced.newest(KEY) == Found(2, (1, 2))
+    assert await consistent.read(KEY) == Found(1, (1,))
+    assert await consistent.newest(KEY) == Found(2, (1, 2))
 
 
-async def test_a_404_is_proof_only_behind_a_fence_or_when_it_stays(
-    publisher: Publisher, source: HttpSource[State], fenced: HttpSource[State]
+async def test_a_404_is_proof_only_in_a_consistent_read_or_when_it_stays(
+    publisher: Publisher, source: HttpSource[State], consistent: HttpSource[State]
 ) -> None:
-    assert await fenced.newest(KEY) is None
+    assert await consistent.newest(KEY) is None
     for now in (0.0, 60.0, GONE_AFTER_SECONDS - 1):
         with at_time(now), pytest.raises(SourceBehind, match="may be an old answer"):
             await source.newest(KEY)
@@ -144,10 +144,14 @@ async def test_a_410_is_proof(publisher: Publisher, source: HttpSource[State]) -
     ],
 )
 async def test_a_404_of_somebody_else_is_an_outage(
-    publisher: Publisher, source: HttpSource[State], fenced: HttpSource[State], content_type: str, text: str
+    publisher: Publisher,
+    source: HttpSource[State],
+    consistent: HttpSource[State],
+    content_type: str,
+    text: str,
 ) -> None:
     publisher.answer, publisher.headers = (404, text), {"Content-Type": content_type}
-    for each in (source, fenced):
+    for each in (source, consistent):
         with pytest.raises(StoreUnavailable, match="something else than the publisher's API"):
             await each.newest(KEY)
 
@@ -236,10 +240,10 @@ async def test_a_key_is_sent_and_never_shown(publisher: Publisher) -> None:
 
 
 async def test_healing_needs_a_source_that_has_reached_the_event(
-    publisher: Publisher, fenced: HttpSource[State]
+    publisher: Publisher, consistent: HttpSource[State]
 ) -> None:
     entries: FakeEntries[State] = FakeEntries()
-    inbox = StateInbox(entries, fenced, project, lambda: NOON)
+    inbox = StateInbox(entries, consistent, project, lambda: NOON)
     publisher.answer = publisher.newest = at(2)
     with pytest.raises(SourceBehind):
         await inbox.handle(event(3))

@@ -312,7 +312,7 @@ class Meeting(Failing):
 
     async def read(self, item_id: str, partition_key: Key, *, consistent: bool = False) -> Item | None:
         if consistent:
-            await self.fence(partition_key)
+            await self.renew_token(partition_key)
         if item_id == partition_key and self.seen(partition_key) is not None and self.meets:
             await self.meets.pop(0)()
         found = await super().read(item_id, partition_key)
@@ -347,7 +347,7 @@ async def test_a_duplicate_committed_before_the_last_read_is_no_other_writer(hea
 
 
 async def test_a_duplicate_committed_after_the_last_read_is_the_one_that_counts(heaps: Instances) -> None:
-    """created_only: behind a fence it was not there, and then it was."""
+    """created_only: a consistent read did not see it, and then it was there."""
     name = await heaps.made()
     await heaps.change(name, Heap.close)
     asking = Asking(name)
@@ -529,7 +529,7 @@ class Contended(CosmosUnitOfWork):
 
     meets: list[Exception]
     looks: list[bool]
-    """Whether each reading of the state was behind a fence."""
+    """Whether each reading of the state was consistent."""
 
     async def get(self, *given: Any, newest: bool = False, **named: Any) -> Any:
         self.looks.append(newest)
@@ -570,7 +570,7 @@ async def test_it_is_tried_so_often_and_looks_once_more_for_its_duplicate(heaps:
     with pytest.raises(ConcurrentChange, match="at each attempt"):
         await Asking(name).ask(aggregates)
     assert len(changed) - len(left) == ATTEMPTS
-    assert looks == [False] + [True] * ATTEMPTS, "only what may be a no costs a fence"
+    assert looks == [False] + [True] * ATTEMPTS, "only what may be a no costs a consistent read"
 
 
 @pytest.mark.parametrize("no", [ChangeTooLarge("over 100"), Unpublishable("a lone surrogate")])
@@ -583,4 +583,4 @@ async def test_what_is_too_large_for_an_old_state_may_not_be_for_the_newest(
     aggregates, left, _ = await contended(heaps, name, no, no, no)
     with pytest.raises(type(no)):
         await Asking(name).ask(aggregates)
-    assert left == [no], "behind a fence it is the answer"
+    assert left == [no], "after a consistent read it is the answer"

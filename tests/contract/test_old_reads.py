@@ -88,7 +88,7 @@ async def test_the_newest_etag_is_not_refused_because_of_a_lagging_replica(
     receipt = await service(lagging).revise(contact_id, described("two"), ORIGIN, if_match=[newest])
     assert (receipt.aggregate.state.description, receipt.events) == ("two", 1)
     assert receipt.aggregate.state.last_sequence == 3
-    assert lagging.container.fences == 1
+    assert lagging.container.renewals == 1
 
 
 async def test_a_read_of_the_newest_state_finds_what_a_replica_does_not_know_yet(
@@ -171,14 +171,14 @@ async def test_no_event_slips_past_a_block_that_another_instance_just_wrote(cosm
 
 
 class Shared(Container):
-    """After each fence another page of the process reads the same partition, and meets replicas that are behind."""
+    """After each renewal another page of the process reads the same partition, and meets replicas that are behind."""
 
     service: Service
     meets = True
 
-    async def fence(self, partition_key: Key) -> None:
-        await super().fence(partition_key)
-        if not self.meets:  # the fence that a doubted token asks for
+    async def renew_token(self, partition_key: Key) -> None:
+        await super().renew_token(partition_key)
+        if not self.meets:  # the renewal that a doubted token asks for
             return
         self.meets = False
         await self.service.faults.add("session-not-available", container=PARKED, count=None)
@@ -190,7 +190,7 @@ class Shared(Container):
 
 
 async def test_a_failing_read_takes_no_consistent_read_from_another_page(cosmos: Service) -> None:
-    """A token that no replica in reach can satisfy may be bad, as after a restore, or only new: a fence tells."""
+    """A token that no replica in reach can satisfy may be bad, as after a restore, or only new: a renewal shows."""
     async with (
         contacts_database(cosmos) as database,
         cosmos_client(Connection(cosmos.connection_string), None) as client,
@@ -209,7 +209,9 @@ async def test_a_failing_read_takes_no_consistent_read_from_another_page(cosmos:
         assert [one.sequence for one in (await here.page(10, None)).items] == [1, 2]
 
 
-async def test_the_fence_of_a_parking_lot_costs_one_refused_write_a_page(cosmos_server: Service) -> None:
+async def test_the_renewed_token_of_a_parking_lot_costs_a_refused_write_a_page(
+    cosmos_server: Service,
+) -> None:
     async with (
         contacts_database(cosmos_server) as database,
         cosmos_client(Connection(cosmos_server.connection_string), None) as client,
@@ -219,11 +221,11 @@ async def test_the_fence_of_a_parking_lot_costs_one_refused_write_a_page(cosmos_
         await Relay(BusPublisher(), lot, committed(lot)).forward(
             [read(event_document(name, 1)) for name in "abcdef"]
         )
-        assert container.fences == 1
+        assert container.renewals == 1
         assert await container.page("SELECT * FROM c", {}, 10, None, partition_key=PARTITION) == ([], None)
 
 
 async def test_a_contact_that_never_was_is_not_found_and_that_is_proven(lagging: CosmosStore) -> None:
     with pytest.raises(AggregateNotFound):
         await service(lagging).delete(UUID("b5e2e7aa-4982-4735-9422-c39a7c4af5c2"), ORIGIN)
-    assert lagging.container.fences == 1
+    assert lagging.container.renewals == 1

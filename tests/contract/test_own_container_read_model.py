@@ -131,9 +131,9 @@ async def test_a_missing_document_is_looked_for_consistently_in_each_partition(d
     source = desk.model.inbox.source
     costs = []
     for booking in ("b-1", "nobody"):
-        before = source.container.fences
+        before = source.container.renewals
         found = await source.newest(AggregateKey("booking", booking))
-        costs.append((found and found.state, source.container.fences - before))
+        costs.append((found and found.state, source.container.renewals - before))
     assert costs == [(Seats(seats=1), 1), (None, 3)]
 
 

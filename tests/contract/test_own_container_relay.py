@@ -18,8 +18,8 @@ from cosmos_outbox.cosmos.aggregates.documents import EventReader, digest, is_as
 from cosmos_outbox.cosmos.maintenance.event_list import Span
 from cosmos_outbox.cosmos.maintenance.inspection import CosmosInspection
 from cosmos_outbox.cosmos.relay.parked_documents import PARTITION, ParkedDocuments, ParkedEvent
+from cosmos_outbox.cosmos.store.consistent_reads import renew_tokens
 from cosmos_outbox.cosmos.store.container import Write
-from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.preflight.cosmos import judge
@@ -209,13 +209,13 @@ async def test_a_relay_worker_sends_each_aggregates_events_in_order(place: Place
 
 @pytest.mark.own_stack
 @pytest.mark.parametrize("kind", [pytest.param("one path", marks=pytest.mark.long), "hierarchical"])
-async def test_several_physical_partitions_are_fenced_and_looked_through(kind: str, tmp_path: Path) -> None:
+async def test_several_physical_partitions_are_read_consistently(kind: str, tmp_path: Path) -> None:
     server = Server("cosmos", tmp_path / "data", "--partitions=3")
     with running(server):
         async with world_of(KINDS[kind], server) as world:
             for number in range(9):
                 await world.book(f"b-{number}", number)
-            token = await fence_everywhere(world.container, world.outbox.feed)
+            token = await renew_tokens(world.container, world.outbox.feed)
             assert len(token.split(",")) == 3
             times = [event["_ts"] for event in await world.events()]
             window = await world.wired.operator.history(token).window(Span(min(times), max(times) + 1))

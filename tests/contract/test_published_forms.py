@@ -13,7 +13,7 @@ from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.relay.relay import Relay
 from cosmos_outbox.cosmos.store.client import ContainerProxy
-from cosmos_outbox.cosmos.store.fences import fence_everywhere
+from cosmos_outbox.cosmos.store.consistent_reads import renew_tokens
 from cosmos_outbox.operations.republish import Republishing, RepublishingProgress
 from cosmos_outbox.outbox.errors import ChangeTooLarge
 from tests.contract.conftest import CosmosStore, ServiceBusBroker
@@ -53,7 +53,7 @@ async def test_what_is_stored_is_what_is_sent_and_sent_again(
 
     database, name = store.names
     proxy: ContainerProxy = container._client.get_database_client(database).get_container_client(name)
-    token = await fence_everywhere(container, proxy)
+    token = await renew_tokens(container, proxy)
     times = [event.document["_ts"] for event in events]
     history = CosmosEventHistory(container, EVENTS, token, 200)
     again = Republishing(history.window, lot, originals, servicebus_broker.publisher, uuid4(), 60.0, 20.0)

@@ -375,7 +375,7 @@ async def test_a_message_of_unknown_outcome_is_not_done(
     execute = inbox.reactions.container.execute
 
     async def lost(partition_key: Key, writes: Sequence[Write]) -> list[str]:
-        if len(writes) == 1:  # a fence
+        if len(writes) == 1:  # it renews the token
             return await execute(partition_key, writes)
         raise StoreFailed(Failure(Kind.PASSING, "lost", answer_lost=True))
 

@@ -22,8 +22,8 @@ from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
 from cosmos_outbox.cosmos.relay.parking import Parking
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.relay.relay import Relay
+from cosmos_outbox.cosmos.store.consistent_reads import renew_tokens
 from cosmos_outbox.cosmos.store.container import Container, Write
-from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.cosmos.store.partition_key import Item
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
@@ -119,7 +119,7 @@ async def world(cosmos_server: Service, servicebus_broker: ServiceBusBroker) -> 
         container = Container(client, database.id, CONTACTS)
         documents = ParkedDocuments(EVENTS)
         lot = CosmosParkingLot(Container(client, database.id, PARKED), "test", documents, ttl_seconds=600)
-        session_token = await fence_everywhere(container, database.get_container_client(CONTACTS))
+        session_token = await renew_tokens(container, database.get_container_client(CONTACTS))
         yield World(container, lot, servicebus_broker, CosmosOriginals(container, EVENTS), session_token)
         await client.close()
 

@@ -22,8 +22,8 @@ from cosmos_outbox.cli import publish_again as command
 from cosmos_outbox.cli.publish_again import RepublishingPlan
 from cosmos_outbox.composition.writer import Outbox
 from cosmos_outbox.cosmos.maintenance.event_list import CosmosEventHistory, Span
+from cosmos_outbox.cosmos.store.consistent_reads import renew_tokens
 from cosmos_outbox.cosmos.store.container import Container
-from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.republish import RepublishingProgress
 from cosmos_outbox.outbox.errors import Unavailable
@@ -99,23 +99,23 @@ async def world(cosmos: Service) -> AsyncIterator[World]:
         await cosmos.faults.clear()
 
 
-async def fenced(world: World) -> str:
-    return await fence_everywhere(world.container, world.outbox.feed)
+async def renewed(world: World) -> str:
+    return await renew_tokens(world.container, world.outbox.feed)
 
 
-async def test_behind_the_fences_no_event_of_any_partition_is_missed(world: World) -> None:
+async def test_with_renewed_tokens_no_event_of_any_partition_is_missed(world: World) -> None:
     stored = await world.store(*SOME)
     await world.replicas_lag()
     assert await world.published("") == set(), "else this test shows nothing"
 
-    assert await world.published(await fenced(world)) == stored
-    assert world.container.fences == PARTITIONS
+    assert await world.published(await renewed(world)) == stored
+    assert world.container.renewals == PARTITIONS
 
 
-async def test_partitions_that_are_split_after_the_fences_hide_nothing(world: World) -> None:
+async def test_partitions_that_are_split_after_the_renewal_hide_nothing(world: World) -> None:
     stored = await world.store(*SOME)
     await world.replicas_lag()
-    session_token = await fenced(world)
+    session_token = await renewed(world)
     for partition in "02":
         for child in await world.split(partition):
             await world.split(child)
@@ -123,21 +123,21 @@ async def test_partitions_that_are_split_after_the_fences_hide_nothing(world: Wo
     assert await world.published(session_token) == stored
 
 
-async def test_a_partition_that_is_split_between_two_fences_is_fenced_anew(
+async def test_a_partition_that_is_split_between_two_renewals_is_renewed_anew(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its key lies in one of the halves: the other half would have no fence."""
+    """Its key lies in one of the halves: the other half would have no token."""
     stored = await world.store(*SOME)
     await world.replicas_lag()
-    fence, splits = world.container.fence, iter(["1"])
+    renew_token, splits = world.container.renew_token, iter(["1"])
 
     async def split_before(partition_key: str) -> None:
         for partition in splits:
             await world.split(partition)
-        await fence(partition_key)
+        await renew_token(partition_key)
 
-    monkeypatch.setattr(world.container, "fence", split_before)
-    session_token = await fenced(world)
+    monkeypatch.setattr(world.container, "renew_token", split_before)
+    session_token = await renewed(world)
 
     named = {each.partition(":")[0] for each in session_token.split(",")}
     assert named == {each.id for each in await physical_partitions(world.outbox.feed)}
@@ -150,7 +150,7 @@ async def test_a_store_refusing_partitions_or_consistent_reads_is_misconfigured(
 ) -> None:
     await world.cosmos.faults.add("refuse", operation=operation, count=None, container=CONTACTS)
     with pytest.raises(Misconfigured, match=r"refuses a request of this service .*400.*preflight"):
-        await fenced(world)
+        await renewed(world)
 
 
 async def test_a_partition_for_which_no_key_is_found_is_unavailable(
@@ -163,12 +163,12 @@ async def test_a_partition_for_which_no_key_is_found_is_unavailable(
 
     monkeypatch.setattr("cosmos_changefeed.effective_key", in_the_first)
     with pytest.raises(Unavailable, match="no partition key was found"):
-        await fenced(world)
+        await renewed(world)
 
 
 async def test_republishing_waits_for_lagging_replicas_and_leaves_nothing_out(world: World) -> None:
     stored = await world.store(*SOME)
-    session_token = await fenced(world)
+    session_token = await renewed(world)
     await world.cosmos.faults.add("session-not-available", operation="query", count=None, container=CONTACTS)
     with pytest.raises(Unavailable):
         await world.published(session_token)

@@ -120,7 +120,7 @@ async def test_a_read_sees_what_a_refusal_without_a_session_token_showed(
     with pytest.raises(StoreFailed, match=f"{status}"):
         await container.execute("key", [write])
     assert await container.read("second", "key") is not None
-    assert container.fences == 1
+    assert container.renewals == 1
 
 
 async def test_a_refusal_without_a_token_fails_as_its_consistency_write_failed(
@@ -132,15 +132,15 @@ async def test_a_refusal_without_a_token_fails_as_its_consistency_write_failed(
     await cosmos.faults.add("refuse", container=CONTACTS, operation="batch")
     with pytest.raises(StoreFailed) as failed:
         await container.execute("key", [note("second", "key")])
-    assert failed.value.failure.kind is Kind.INVALID, "what became of the fence, not the conflict before it"
+    assert failed.value.failure.kind is Kind.INVALID, "the failure of the renewal, not the conflict before it"
 
 
 @pytest.mark.parametrize(
-    ("fault", "kind", "fences"),
+    ("fault", "kind", "renewals"),
     [("session-not-available", Kind.BEHIND, 1), ("refuse", Kind.INVALID, 0)],
 )
 async def test_only_a_read_no_replica_could_answer_makes_the_next_consistent(
-    container: LateOnce, cosmos: Service, fault: str, kind: Kind, fences: int
+    container: LateOnce, cosmos: Service, fault: str, kind: Kind, renewals: int
 ) -> None:
     async with another(container):
         await cosmos.faults.add(fault, container=CONTACTS, operation="read", count=None)
@@ -150,7 +150,7 @@ async def test_only_a_read_no_replica_could_answer_makes_the_next_consistent(
         await cosmos.faults.clear()
         assert await container.read("first", "key") is not None
         assert await container.read("first", "key") is not None
-        assert container.fences == fences
+        assert container.renewals == renewals
 
 
 @pytest.mark.parametrize("has_token", [True, False])

@@ -157,7 +157,7 @@ async def sequences(writer: Writer) -> list[int]:
 
 
 def failing(writer: Writer, loss: Loss) -> None:
-    """The next write but for a fence is lost."""
+    """The next write is lost, but not one that renews a token."""
     container: Failing = writer.container  # type: ignore[assignment]  # it becomes one in the next line
     container.__class__ = Failing
     container.fate = Fate(loss, 1)
@@ -447,9 +447,9 @@ async def test_where_no_refusal_has_a_token_a_document_of_the_outbox_gives_one(
     await cosmos.faults.clear()
     assert etag == (await stored(outside))["_etag"]
     assert await sequences(outside) == [1, 2]
-    fence = await outside.container.read("outbox-fence-token", outside.key)
-    assert fence is not None
-    assert {name: value for name, value in fence.items() if not name.startswith("_")} == {
+    token_item = await outside.container.read("outbox-fence-token", outside.key)
+    assert token_item is not None
+    assert {name: value for name, value in token_item.items() if not name.startswith("_")} == {
         "id": "outbox-fence-token",
         **outside.container.paths.fields(outside.key),
         "type": "outbox-fence",

@@ -180,9 +180,9 @@ async def test_a_read_that_need_not_be_the_newest_costs_no_write_to_be_so(store:
     contact_id = await create(store)
     aggregates = Aggregates(store.open, store.claims)
     await aggregates.read(Contact, str(contact_id), ORIGIN)
-    assert store.container.fences == 0
+    assert store.container.renewals == 0
     await aggregates.read(Contact, str(contact_id), ORIGIN, newest=True)
-    assert store.container.fences == 1
+    assert store.container.renewals == 1
 
 
 @pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)

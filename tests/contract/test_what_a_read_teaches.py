@@ -1,4 +1,4 @@
-"""Who has read goes on from there: the next read of the partition is no older, and costs no fence."""
+"""A process that has read goes on from there: the next read of the partition is no older, and renews no token."""
 
 import pytest
 
@@ -20,8 +20,8 @@ async def test_a_read_is_no_older_than_the_one_before_even_if_that_found_nothing
 
 
 async def test_that_nothing_is_there_is_no_reason_to_doubt_what_was_seen(store: CosmosStore) -> None:
-    """A fence is a write that is refused: each costs."""
+    """A renewed token takes a write that is refused: each costs."""
     await store.container.execute("ada", [Write.create(ITEM)])
     for _ in range(3):
         assert await store.container.read("not there", "ada") is None
-    assert store.container.fences == 0
+    assert store.container.renewals == 0

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.own_stack
 
 @pytest.fixture(scope="module")
 def shared_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Nobody but the request writes a batch: the directory's fence for a new contact would meet its faults."""
+    """Nobody but the request writes a batch: the directory's renewed token for a new contact would meet its faults."""
     off: dict[str, Any] = {
         f"AzureWebJobs.{name}.Disabled": "true" for name in ("contact_directory", "walk_contact_directory")
     }

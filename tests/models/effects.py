@@ -10,8 +10,8 @@ from typing import NamedTuple
 RULES = frozenset({
     "record-after", "complete-last", "original-id", "lives-as-long", "started-first", "started-created-only",
     "names-the-call", "look-for-start", "old-start-listed", "young-not-raised", "put-back", "unknown-failure-listed",
-    "failure-set-aside", "dead-letters-collected", "goes-behind", "timer-in-order", "aside-then-record", "aside-fenced",
-    "record-fenced", "discard-marks", "deadline", "too-old",
+    "failure-set-aside", "dead-letters-collected", "goes-behind", "timer-in-order", "aside-then-record",
+    "aside-consistent", "record-consistent", "discard-marks", "deadline", "too-old",
 })  # fmt: skip
 
 LEFT_OUT = "an effect is left out"
@@ -266,7 +266,7 @@ class Model:
 
     def _look(self, state: State, number: int, process: Process) -> Iterator[tuple[str, State]]:
         then = "find" if "aside-then-record" in self.rules else "decide"
-        seen = {state.aside} if "aside-fenced" in self.rules else {state.aside, state.aside_before}
+        seen = {state.aside} if "aside-consistent" in self.rules else {state.aside, state.aside_before}
         for aside in sorted(seen):
             waits = "waiting" in aside and "goes-behind" in self.rules
             looked = self._at(state, number, process, "set aside" if waits else then)
@@ -275,7 +275,7 @@ class Model:
     def _find(self, state: State, number: int, process: Process) -> Iterator[tuple[str, State]]:
         history = state.records[self._place(process.message)]
         versions = {len(history)}
-        if "record-fenced" not in self.rules and len(history) > 1:
+        if "record-consistent" not in self.rules and len(history) > 1:
             versions.add(len(history) - 1)
         ahead = number == TIMER or "aside-then-record" in self.rules
         for version in sorted(versions):

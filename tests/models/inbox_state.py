@@ -96,7 +96,7 @@ class Doing(NamedTuple):
     heal: Heal | None = None
     put: Entry[Content] | None = None
     again: bool = False
-    """The entry was read behind a fence."""
+    """The entry was read consistently."""
 
 
 class World(NamedTuple):
@@ -215,7 +215,7 @@ class Model:
             yield self._decided(world, doing, version)
 
     def _again(self, world: World, doing: Doing) -> Iterator[tuple[str, World, Doing | None]]:
-        """Behind a fence, since the entry was not as it was read."""
+        """With a consistent read, since the entry was not as it was read."""
         yield self._decided(world, doing._replace(again=True), world.newest)
 
     def _decided(self, world: World, doing: Doing, version: int) -> tuple[str, World, Doing | None]:
@@ -245,7 +245,7 @@ class Model:
         return world, doing._replace(step="put", heal=None, put=entry, again=False)
 
     def _source(self, world: World, doing: Doing) -> Iterator[tuple[str, World, Doing | None]]:
-        """Behind a fence."""
+        """With a consistent read."""
         assert doing.heal is not None
         shown = [None if world.gone or not world.committed else history(self.story.changes)[world.committed]]
         if self.off == "newest-source":

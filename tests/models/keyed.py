@@ -176,10 +176,10 @@ class Model:
                 newest = len(state.history) - 1
                 begun = delivery._replace(at="read", since=newest, unrecorded=unrecorded)
                 yield "begins", _put(state, number, begun)
-            case "fence":
+            case "renew":
                 newest = len(state.history) - 1
                 at = "read" if self._on("state_then_record") else "look"
-                yield "makes a fence", _put(state, number, delivery._replace(at=at, least=newest))
+                yield "renews the token", _put(state, number, delivery._replace(at=at, least=newest))
             case "read":
                 yield from self._read(state, number, delivery)
             case "look":
@@ -296,7 +296,7 @@ class Model:
         if delivery.round + 1 >= ROUNDS:
             return _told(state, number, "409, try again")
         again = delivery._replace(
-            at="fence", round=delivery.round + 1, seen=-1, applied=False, sent=False, stored=False
+            at="renew", round=delivery.round + 1, seen=-1, applied=False, sent=False, stored=False
         )
         return _put(state, number, again)
 

@@ -16,7 +16,7 @@ NEVER_REFUSED = 1
 class Rule(Enum):
     """A rule of the protocol. Turned off, the search must find what the rule is for."""
 
-    FENCE_BEFORE_FREE = "fence-before-free"
+    CONSISTENT_BEFORE_FREE = "consistent-before-free"
     PARK_AT_VERSION = "park-at-version"
     FRESH_READING = "fresh-reading"
     ONE_TRANSACTION = "one-transaction"
@@ -88,7 +88,7 @@ class State(NamedTuple):
     half_discarded: int = 0
     """With two writes in place of one transaction: an operator is between them."""
     old: tuple[Marker, ...] = ()
-    """What a lagging replica may show, where no fence is used."""
+    """What a lagging replica may show, where no read is consistent."""
     wrong: str = ""
 
 
@@ -305,7 +305,7 @@ class Parking:
 
     def _stored(self, state: State, marker: Marker, *, same: bool = False) -> State:
         version = state.marker.version if same else state.marker.version + 1
-        old = state.old if self.holds(Rule.FENCE_BEFORE_FREE) else (*state.old, state.marker)
+        old = state.old if self.holds(Rule.CONSISTENT_BEFORE_FREE) else (*state.old, state.marker)
         return state._replace(marker=marker._replace(version=version), old=old)
 
     def _with(self, state: State, who: int, relay: Relay | None) -> State:

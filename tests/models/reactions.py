@@ -81,11 +81,11 @@ class Process(NamedTuple):
     copy: int = 0
     way: str = "message"
     """Also: timer, operator."""
-    fenced: bool = False
+    consistent: bool = False
     least: int = 0
     """How new its reads are: which of the target's states they may not be older than."""
     since: int = 0
-    """The newest state when it began, or made its fence."""
+    """The newest state when it began, or renewed its token."""
     refused: int | None = None
     """The version of the record that it was asked to change."""
     plan: Plan | None = None
@@ -222,7 +222,7 @@ class Model:
                     yield f"receives message {message + 1}", _put(reached, number, begun)
 
     def _asked(self, state: State, number: int, process: Process, message: int) -> Steps:
-        begun = process._replace(at="find", message=message, fenced=True, lives=0)
+        begun = process._replace(at="find", message=message, consistent=True, lives=0)
         if self.story.operator == "apply":
             if not self._on("through_the_record"):
                 begun = begun._replace(at="read")
@@ -248,7 +248,7 @@ class Model:
         return name
 
     def _find(self, state: State, number: int, process: Process) -> Steps:
-        """Behind a fence of its own."""
+        """With a consistent read of its own."""
         found = _record(state, self._id(process))
         gives_up = process.way != "message" and self.story.operator != "apply"
         if found is not None and (process.way == "message" or found[1] is not ReactionOutcome.REFUSED):
@@ -260,7 +260,7 @@ class Model:
             yield "sets it aside as too old", _put(state, number, process._replace(at="done"))
         else:
             newest, version = len(state.history) - 1, None if found is None else found[2]
-            at = process._replace(at="read", fenced=True, least=newest, since=newest, refused=version)
+            at = process._replace(at="read", consistent=True, least=newest, since=newest, refused=version)
             yield "finds no record", _put(state, number, at)
 
     def _read(self, state: State, number: int, process: Process) -> Steps:
@@ -294,8 +294,8 @@ class Model:
                 in_turn = order if self._on("discard_in_turn") else InOrder.NEWEST
                 write = discard(seen, event, "", in_turn if order is InOrder.EACH else order, record)
             else:
-                fenced = process.fenced or not self._on("newest_for_a_no")
-                write = decide(seen, event, self._react, order, record, fenced=fenced)
+                consistent = process.consistent or not self._on("newest_for_a_no")
+                write = decide(seen, event, self._react, order, record, consistent=consistent)
         except OutOfOrder:
             yield "it waits for its turn", _put(state, number, Process(way=process.way, lives=process.lives))
             return
@@ -305,7 +305,7 @@ class Model:
         if write is None:
             yield (
                 "it is no change, so looks again",
-                _put(state, number, process._replace(at="find", fenced=True)),
+                _put(state, number, process._replace(at="find", consistent=True)),
             )
             return
         outcome, cursor = write.record.outcome, write.cursor
@@ -344,7 +344,7 @@ class Model:
             yield "sends nothing any more", _put(state, number, Process(way=process.way, lives=process.lives))
             return
         refusal = self._refusal(state, process, plan)
-        again = process._replace(fenced=True, plan=None, least=len(state.history) - 1)
+        again = process._replace(consistent=True, plan=None, least=len(state.history) - 1)
         if refusal == "record":
             if self._on("record_says_which"):
                 yield "the record is there", _put(state, number, again._replace(at="find"))

@@ -45,7 +45,7 @@ def paged(items: Sequence[tuple[AggregateKey, T]], position: str | None, size: i
 
 @dataclass
 class FakeEntries(Generic[S]):
-    """Every version of every entry; ``lag``: how many versions a read that is not behind a fence is behind."""
+    """Every version of every entry; ``lag``: how many versions a read that is not consistent is behind."""
 
     faults: Faults = field(default_factory=Faults)
     lag: int = 0
@@ -54,7 +54,7 @@ class FakeEntries(Generic[S]):
     marks: dict[AggregateKey, datetime | None] = field(default_factory=dict)
     saved: tuple[Mapping[str, Any], str] | None = None
     reads: int = 0
-    fences: int = 0
+    consistent_reads: int = 0
     page_size: int = 2
 
     def of(self, key: AggregateKey) -> Entry[S] | None:
@@ -66,7 +66,7 @@ class FakeEntries(Generic[S]):
         return found
 
     async def newest(self, key: AggregateKey) -> VersionedEntry[S] | None:
-        self.fences += 1
+        self.consistent_reads += 1
         found: VersionedEntry[S] | None = self.faults.run(lambda: self._at(key, 0))
         return found
 
@@ -131,7 +131,7 @@ class FakeSource(Generic[S]):
     lag: int = 0
     changes: dict[AggregateKey, list[Found[S] | None]] = field(default_factory=dict)
     reads: int = 0
-    fences: int = 0
+    consistent_reads: int = 0
     listed: int = 0
     page_size: int = 2
 
@@ -145,7 +145,7 @@ class FakeSource(Generic[S]):
         return found
 
     async def newest(self, key: AggregateKey) -> Found[S] | None:
-        self.fences += 1
+        self.consistent_reads += 1
         found: Found[S] | None = self.faults.run(lambda: self._at(key, 0))
         return found
 

@@ -62,7 +62,7 @@ class Failing(Container):
             await super().execute(partition_key, writes)
             return await super().execute(partition_key, writes)
         if loss in (Loss.NO_ANSWER, Loss.THROTTLED, Loss.DIED_AFTER):
-            with suppress(StoreFailed):  # a fence, or a write that is refused, and that answer is lost
+            with suppress(StoreFailed):  # a renewal, or a refused write, and that answer is lost
                 await super().execute(partition_key, writes)
             self._sessions._tokens.pop(self.paths.text(partition_key), None)
         if loss in (Loss.DIED_BEFORE, Loss.DIED_AFTER):

@@ -106,9 +106,9 @@ PLANTED = (
         ("message and body differ", "done twice"),
     ),
     Planted(
-        "markers-read-without-a-fence",
+        "blocks-read-without-a-consistent-read",
         "cosmos_outbox/cosmos/relay/parking_lot.py",
-        "        await self._fence()\n        items = ",
+        "        await self._renew_token()\n        items = ",
         "        items = ",
         "moving-leases",
         ("order", "still parked", "two notices", "lost event"),

@@ -50,9 +50,11 @@ async def test_events_in_order_are_applied_and_only_the_first_reads_the_source()
     for sequence in (1, 2, 3):
         await inbox.handle(event(sequence))
     assert entries.of(KEY) == Entry(3, "7/3/Changed", (1, 2, 3))
-    assert (source.reads, source.fences) == (0, 1)
+    assert (source.reads, source.consistent_reads) == (0, 1)
     assert entries.stamps[KEY].late_seconds == 0
-    assert (entries.reads, entries.fences) == (1, 1), "what the process itself wrote it need not read"
+    assert (entries.reads, entries.consistent_reads) == (1, 1), (
+        "what the process itself wrote it need not read"
+    )
 
 
 TOMBSTONES = timedelta(days=10)
@@ -82,7 +84,7 @@ async def test_a_first_event_with_all_data_makes_its_entry_in_one_write() -> Non
         Entry(2, "7/2/Changed", (1, 2)),
         Entry(3, "7/3/Changed", (1, 2, 3)),
     ]
-    assert (entries.reads, entries.fences, source.reads, source.fences) == (0, 0, 0, 0)
+    assert (entries.reads, entries.consistent_reads, source.reads, source.consistent_reads) == (0, 0, 0, 0)
     assert entries.stamps[KEY].late_seconds == 0
 
 
@@ -103,7 +105,9 @@ async def test_an_event_that_comes_again_is_not_applied_again() -> None:
         await inbox.handle(event(sequence))
     assert entries.of(KEY) == Entry(2, "7/2/Changed", (1, 2))
     assert inbox.counts[SkipReason.APPLIED_BEFORE] == 2
-    assert (entries.reads, entries.fences) == (3, 1), "an entry that has reached it once stays there"
+    assert (entries.reads, entries.consistent_reads) == (3, 1), (
+        "an entry that has reached it once stays there"
+    )
 
 
 async def test_an_entry_that_a_restore_has_lowered_takes_the_next_event() -> None:
@@ -134,7 +138,7 @@ async def test_a_remembered_entry_serves_only_a_write_at_its_version() -> None:
     assert entries.of(KEY) == Entry(6, "7/6/Changed", (1, 2, 3, 4, 5, 6)), (
         "no gap is seen where there is none"
     )
-    assert source.fences == 0
+    assert source.consistent_reads == 0
 
 
 @pytest.mark.parametrize(
@@ -152,7 +156,7 @@ async def test_what_cannot_be_applied_is_read_from_the_source(received: Event, b
     source.change(KEY, Found(4, (1, 2, 3, 4)))
     await inbox.handle(received)
     assert entries.of(KEY) == Entry(4, None, (1, 2, 3, 4), healed=1)
-    assert (source.reads, source.fences) == (0, 2)
+    assert (source.reads, source.consistent_reads) == (0, 2)
     assert inbox.counts[because] == 1
     assert entries.stamps[KEY].late_seconds is None, (
         "the state is newer than this event: its age says nothing of it"
@@ -171,7 +175,7 @@ async def test_an_event_without_a_sequence_reads_the_source_consistently() -> No
     assert source.reads == 0
 
 
-async def test_a_source_that_lags_is_read_behind_a_fence() -> None:
+async def test_a_source_that_lags_is_read_consistently() -> None:
     source = source_at(1)
     inbox, entries, _ = made(source=source)
     await inbox.handle(event(1))
@@ -179,7 +183,7 @@ async def test_a_source_that_lags_is_read_behind_a_fence() -> None:
     source.lag = 1
     await inbox.handle(event(3))
     assert entries.of(KEY) == Entry(3, None, (1, 2, 3), healed=1)
-    assert (source.reads, source.fences) == (0, 2)
+    assert (source.reads, source.consistent_reads) == (0, 2)
 
 
 async def test_a_gap_that_the_source_does_not_close_waits() -> None:

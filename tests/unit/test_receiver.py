@@ -266,7 +266,7 @@ async def test_the_timer_applies_what_waits_in_its_order_and_once() -> None:
     assert await retrier.run(seconds=5) == Attempted(applied=2)
     entry = entries.of(KEY)
     assert entry is not None
-    assert (entry.last_sequence, entry.state, source.fences) == (3, (1, 2, 3), FAILURES + 1)
+    assert (entry.last_sequence, entry.state, source.consistent_reads) == (3, (1, 2, 3), FAILURES + 1)
     assert await retrier.run(seconds=5) == Attempted()
 
 

@@ -49,8 +49,8 @@ def test_after_a_consistency_write_the_newest_token_since_the_doubt_holds() -> N
     tokens = SessionTokens()
     tokens.merge("a", "0:-1#999")
     tokens.doubt("a", "0:-1#999")
-    for of_a_write_or_the_fence in ("0:-1#7", "0:-1#9", "0:-1#8"):
-        tokens.merge("a", of_a_write_or_the_fence)
+    for of_a_write_or_the_renewal in ("0:-1#7", "0:-1#9", "0:-1#8"):
+        tokens.merge("a", of_a_write_or_the_renewal)
     tokens.doubt("a", "0:-1#999")
     assert tokens.get("a") == "0:-1#999"
     tokens.trust("a")

@@ -554,13 +554,13 @@ class Aggregates:
         for attempt in range(attempts):
             if attempt > 1 and not await _back_off(attempt, began + RETRY_SECONDS):
                 break
-            fenced = attempt > 0 or is_claimed
+            consistent = attempt > 0 or is_claimed
             async with self.open_unit_of_work(origin) as work:
-                found = await _find(work, wanted, newest=fenced)
+                found = await _find(work, wanted, newest=consistent)
                 # state_then_record, record_before_no
-                if fenced and (record := await _find_record(work, wanted)):
+                if consistent and (record := await _find_record(work, wanted)):
                     return first_answer(record, wanted, found)
-                if answered := await _store_change(work, wanted, found, until, fenced=fenced):
+                if answered := await _store_change(work, wanted, found, until, consistent=consistent):
                     return answered
         async with self.open_unit_of_work(origin) as work:
             # A duplicate may have won the last race (loser_answers).
@@ -641,31 +641,31 @@ async def _store_change(
     found: Versioned[A] | None,
     until: float,
     *,
-    fenced: bool,
+    consistent: bool,
 ) -> ChangeAnswer[A] | None:
     """Stores the change; None: decide again with a consistent read (``newest_for_a_no``, ``decide_anew``)."""
     if isinstance(wanted, WantedNew):
         if found is not None:
             raise wanted.lost()
         _track_new(work, wanted.new, wanted.fingerprint, wanted.claim.lifetime_seconds)
-        return await _commit(work, wanted.new, until, fenced=fenced)
+        return await _commit(work, wanted.new, until, consistent=consistent)
     try:
         changes = decide(wanted, found)
     except Exception as no:
-        if fenced and await _is_final(work, wanted, found, no, until):
+        if consistent and await _is_final(work, wanted, found, no, until):
             raise
         return None
     assert found is not None, "else it was not found"
     if changes is not None:
         work.add_record(wanted.answer(changes.state.last_sequence))
-        return await _commit(work, found.aggregate, until, fenced=fenced)
-    if fenced and await _record_alone(work, wanted, found, until):
+        return await _commit(work, found.aggregate, until, consistent=consistent)
+    if consistent and await _record_alone(work, wanted, found, until):
         return ChangeAnswer(sequence_of(found), Receipt(found.aggregate, found.etag))
     return None
 
 
 async def _commit(
-    work: CosmosUnitOfWork, aggregate: A, until: float, *, fenced: bool
+    work: CosmosUnitOfWork, aggregate: A, until: float, *, consistent: bool
 ) -> ChangeAnswer[A] | None:
     try:
         receipt = (await work.commit(until=until)).receipt(aggregate)
@@ -673,7 +673,7 @@ async def _commit(
     except PreconditionFailed:
         return None
     except (ChangeTooLarge, Unpublishable):  # a newer state may be smaller
-        if fenced:
+        if consistent:
             raise
         return None
 

@@ -33,8 +33,8 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from cosmos_outbox.cosmos.store.partition_key import (
-    FENCE,
     LARGEST_INTEGER,
+    NO_ITEM,
     PARTITION_KEY,
     Item,
     PartitionKeyPaths,
@@ -263,9 +263,9 @@ def check_id(aggregate: Aggregate[Any]) -> None:
             f"the id of a {aggregate.aggregate_type} has {len(aggregate_id)} characters, and its events could not be "
             f"sent: an id has 1 to {_ID_LENGTH} characters"
         )
-    if aggregate_id.startswith((FENCE, request_id(""))):
+    if aggregate_id.startswith((NO_ITEM, request_id(""))):
         raise Unpublishable(
-            f"the id of a {aggregate.aggregate_type} begins with {FENCE} or {request_id('')}, as documents of the "
+            f"the id of a {aggregate.aggregate_type} begins with {NO_ITEM} or {request_id('')}, as documents of the "
             "outbox itself do: put something before it"
         )
 

@@ -31,8 +31,8 @@ from cosmos_outbox.cosmos.aggregates.documents import (
 )
 from cosmos_outbox.cosmos.store.container import Write
 from cosmos_outbox.cosmos.store.partition_key import (
-    FENCE,
-    FENCE_TOKEN,
+    NO_ITEM,
+    TOKEN_ID,
     Item,
     Key,
     PartitionKeyPaths,
@@ -91,7 +91,7 @@ def check_id(item_id: Any) -> None:
             f"the id of a document must be a text of 1 to {_LONGEST_ID} bytes without / \\ ? #, and not . or ..: give "
             "it such an id"
         )
-    if item_id in (FENCE, FENCE_TOKEN):
+    if item_id in (NO_ITEM, TOKEN_ID):
         raise Unpublishable(
             f"the outbox stores a document of its own under the id {item_id}: put something before it"
         )

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Self
 
 from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
-from cosmos_outbox.cosmos.store.partition_key import FENCE, OF_EVENTS, Item, at, field, parts
+from cosmos_outbox.cosmos.store.partition_key import NO_ITEM, OF_EVENTS, Item, at, field, parts
 from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.settings.names import DocumentSource, ExistingContainer
 
@@ -99,7 +99,7 @@ class SourceDocuments:
 def _identifies(own: ExistingContainer, path: str, value: Value) -> bool:
     """Whether no document of the outbox has this value there."""
     if path == "/type":
-        return value not in (EVENT_TYPE, FENCE)
+        return value not in (EVENT_TYPE, NO_ITEM)
     return parts(path)[0] not in OF_EVENTS and path not in own.paths
 
 

@@ -1,6 +1,6 @@
 """Decides the outcome of a message at one target; the outcome is written with its record, or not at all.
 
-A read may be old unless ``fenced``: a write names the version that was read, and an outcome without a change is
+A read may be old unless ``consistent``: a write names the version that was read, and an outcome without a change is
 accepted only from a consistent read.
 
 =======================  ============================================================================================
@@ -154,7 +154,7 @@ def decide(  # noqa: PLR0913 - the declaration, and the reads
     order: InOrder,
     refused: ReactionRecord | None = None,
     *,
-    fenced: bool,
+    consistent: bool,
 ) -> ToWrite[T] | None:
     """Decides what is to be written; None: the read proves too little, read again, consistently.
 
@@ -169,7 +169,7 @@ def decide(  # noqa: PLR0913 - the declaration, and the reads
         with own_failures():
             found = _found(seen, event, react, order, asked=refused is not None)
     except Exception:
-        if fenced:
+        if consistent:
             raise
         return None
     over = None if refused is None else refused.version
@@ -179,7 +179,7 @@ def decide(  # noqa: PLR0913 - the declaration, and the reads
         return ToWrite(
             ReactionRecord(ReactionOutcome.APPLIED, fingerprint(event), sequence), over, moved, changed
         )
-    if not fenced:
+    if not consistent:
         return None  # newest_for_a_no
     if found.outcome is ReactionOutcome.REFUSED and refused is not None:
         raise ReactionRefused(found.reason)

@@ -357,23 +357,24 @@ class ReactionInbox(Generic[A]):
     async def _once(
         self, place: TargetRef, event: Event, until: float, *, asked: bool
     ) -> tuple[ReactionOutcome, str]:
-        fenced = asked
+        consistent = asked
         for _ in range(ATTEMPTS):
-            refused = await self.reactions.find(place) if fenced else None
+            refused = await self.reactions.find(place) if consistent else None
             if refused is not None and not (asked and refused.is_refusal_of(event)):
                 return self._says(refused, event)
             seen = await self.reactions.read(place)
+            rules = self.rules
             try:
-                decision = decide(seen, event, self.rules.react, self.rules.order, refused, fenced=fenced)
+                decision = decide(seen, event, rules.react, rules.order, refused, consistent=consistent)
                 if decision is not None:
-                    await self._write(place, event, seen, decision, until, fenced=fenced)
+                    await self._write(place, event, seen, decision, until, consistent=consistent)
                     self._log_outcome(place, event, decision.record)
                     return decision.record.outcome, decision.record.reason
             except ReactionRefused as error:
                 return ReactionOutcome.REFUSED, str(error)
             except (RecordChanged, EntryChanged):
                 pass
-            fenced = True  # decide_anew
+            consistent = True  # decide_anew
         raise ConcurrentUpdate(
             f"{self.rules.kind} {place.target} changed at each of {ATTEMPTS} attempts: it is tried again later"
         )
@@ -386,13 +387,13 @@ class ReactionInbox(Generic[A]):
         write: ToWrite[A],
         until: float,
         *,
-        fenced: bool,
+        consistent: bool,
     ) -> None:
         """Raises ReactionRefused: no transaction holds the change, which is recorded."""
         try:
             await self.reactions.write(place, event, seen, write, until)
         except ReactionRefused as error:
-            if not fenced:
+            if not consistent:
                 raise EntryChanged("a newer state may be smaller: read it") from None
             if write.over is None:  # else it is recorded as refused
                 record = replace(write.record, outcome=ReactionOutcome.REFUSED, reason=str(error))

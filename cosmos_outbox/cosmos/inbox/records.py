@@ -74,19 +74,19 @@ class CosmosSetAside:
     async def waits(self, aggregate: AggregateKey) -> bool:
         """Returns whether a record of the aggregate waits; reads one of however many. Raises StoreUnavailable."""
         with reported(store_away):
-            await self.container.fence(self.subscription)
+            await self.container.renew_token(self.subscription)
             found = await self.container.first(
                 _OF_ONE, _waiting_of(aggregate), 1, partition_key=self.subscription
             )
         return found != []
 
     async def waiting(self, aggregate: AggregateKey | None = None) -> AsyncIterator[Record]:
-        """Yields what waits; of one aggregate as of now (``timer-list-fenced``). Raises StoreUnavailable."""
+        """Yields what waits; of one aggregate as of now (``timer-list-consistent``). Raises StoreUnavailable."""
         if aggregate is None:
             found = self._all(_WAITING, {"@state": RecordState.WAITING.value})
         else:
             with reported(store_away):
-                await self.container.fence(self.subscription)
+                await self.container.renew_token(self.subscription)
             found = self._all(_OF_ONE, _waiting_of(aggregate))
         async for record in found:
             yield record

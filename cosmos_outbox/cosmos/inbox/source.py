@@ -16,8 +16,8 @@ from typing import Any, Generic, TypeVar
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments, last
 from cosmos_outbox.cosmos.inbox.entries import failed, newest_item, walk_page
 from cosmos_outbox.cosmos.store.client import ContainerProxy
+from cosmos_outbox.cosmos.store.consistent_reads import renew_tokens
 from cosmos_outbox.cosmos.store.container import Container, reported
-from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.cosmos.store.partition_key import Item, at, without_system_fields
 from cosmos_outbox.inbox.entry import Found, WalkPage
 from cosmos_outbox.inbox.errors import SourceBehind, StoreUnavailable
@@ -86,7 +86,7 @@ class OwnSource(Generic[S]):
     async def newest(self, key: AggregateKey) -> Found[S] | None:
         """Returns the aggregate with a consistent read. Raises StoreUnavailable, SourceBehind."""
         with reported(partial(failed, key)):
-            return self._found(await self._find_fenced(key) or await self._look_for(key))
+            return self._found(await self._find_consistent(key) or await self._look_for(key))
 
     async def page(self, since: datetime | None, position: str | None) -> WalkPage[Found[S]]:
         """Returns a page of the aggregates, deleted ones too. Raises StoreUnavailable."""
@@ -99,7 +99,7 @@ class OwnSource(Generic[S]):
         query = f"SELECT * FROM c WHERE {condition}"  # noqa: S608 - paths of the declaration
         return one(key, await self.container.first(query, parameters, 2))
 
-    async def _find_fenced(self, key: AggregateKey) -> Item | None:
+    async def _find_consistent(self, key: AggregateKey) -> Item | None:
         """Reads consistently where the document was found; None: it is not there, but may be in another partition."""
         found = await self._locate(key)
         partition = None if found is None else self.container.paths.of(found)
@@ -111,7 +111,7 @@ class OwnSource(Generic[S]):
     async def _look_for(self, key: AggregateKey) -> Item | None:
         """Searches every physical partition with a consistent read; None: it is proven that there is none."""
         try:
-            token = await fence_everywhere(self.container, self.feed)
+            token = await renew_tokens(self.container, self.feed)
         except (Throttled, Unavailable, Misconfigured) as error:
             raise StoreUnavailable(str(error)) from error
         condition, parameters = self.documents.of_one("c", key.id)

@@ -22,8 +22,8 @@ from cosmos_outbox.cosmos.relay.parked_documents import ParkedEvent
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.cosmos.store.client import ContainerProxy
+from cosmos_outbox.cosmos.store.consistent_reads import renew_tokens
 from cosmos_outbox.cosmos.store.container import Container, reported
-from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.cosmos.store.partition_key import Item, Key
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.dataclass import dataclass
@@ -195,7 +195,7 @@ class EventList:
         key: Key = aggregate.id if found_at is None else found_at
         if self.own_documents and not known:
             return key, []
-        await self.container.fence(key)
+        await self.container.renew_token(key)
         query = _STORED + self.container.paths.of_aggregate("c", "@id")
         found = await self.container.first(
             query, {"@type": EVENT_TYPE, "@id": aggregate.id}, MOST_EVENTS, partition_key=key
@@ -206,7 +206,7 @@ class EventList:
         """Returns a document in any partition; what one replica does not show is looked for with consistent reads."""
         if found := await self.container.first(query, named, 1):
             return found[0]
-        token = await fence_everywhere(self.container, self.feed)
+        token = await renew_tokens(self.container, self.feed)
         async for items in self.container.pages(query, named, 1, session_token=token):
             if items:
                 return items[0]

@@ -89,8 +89,8 @@ class CosmosParkingLot:
         self._clock = clock
 
     async def markers(self, aggregates: Collection[AggregateKey]) -> Mapping[AggregateKey, AggregateBlock]:
-        """Returns the markers of these aggregates, with a consistent read (rule ``fence-before-free``)."""
-        await self._fence()
+        """Returns the markers of these aggregates, with a consistent read (rule ``consistent-before-free``)."""
+        await self._renew_token()
         items = await self._all_markers() if len(aggregates) > FEW_AGGREGATES else None
         if items is None:
             items = await self._read_many([marker_id(aggregate) for aggregate in aggregates])
@@ -288,7 +288,7 @@ class CosmosParkingLot:
         """Returns one parked or discarded event; None: proven that there is none with this id."""
         item = await self._read(parking_id)
         if item is None:
-            await self._fence()
+            await self._renew_token()
             item = await self._read(parking_id)
         if item is None or item["type"] not in (EVENT, DISCARDED):
             return None
@@ -313,10 +313,10 @@ class CosmosParkingLot:
                 break
         return found
 
-    async def _fence(self) -> None:
+    async def _renew_token(self) -> None:
         """Makes later reads consistent: they miss no write that was committed before."""
         with reported(Failure.passing):
-            await self._container.fence(PARTITION)
+            await self._container.renew_token(PARTITION)
 
     async def _read(self, item_id: str) -> Item | None:
         """Returns an item; None if this read sees none."""

@@ -14,7 +14,7 @@ answer of the parent may come after an answer of the child. The service goes by 
 parents; the SDKs' own session containers keep a token for each partition too.
 
 A token that no replica can satisfy, such as one of a container that was restored, is doubted: the request that met the
-token fails, and a fence comes before the next read. What was learned since the doubt then takes the token's place.
+token fails, and the token is renewed before the next read. What came since the doubt then takes its place.
 """
 
 import re
@@ -95,11 +95,11 @@ class SessionTokens:
             self._doubted.setdefault(partition_key)
 
     def is_doubted(self, partition_key: str) -> bool:
-        """Whether a fence has to come before the next read."""
+        """Whether the token must be renewed before the next read."""
         return partition_key in self._doubted
 
     def trust(self, partition_key: str) -> None:
-        """A fence was made since the doubt: what came since then is as new as the store, and holds."""
+        """The token was renewed since the doubt: what came since then is as new as the store, and holds."""
         if token := self._doubted.pop(partition_key, None):
             self._tokens[partition_key] = token
 

@@ -28,9 +28,9 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 from cosmos_outbox.cosmos.store.client import SessionTokens, read_account, track_attempts
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, Failure, Kind, classify
 from cosmos_outbox.cosmos.store.partition_key import (
-    FENCE,
-    FENCE_TOKEN,
+    NO_ITEM,
     PARTITION_KEY,
+    TOKEN_ID,
     Item,
     Key,
     PartitionKeyPaths,
@@ -158,7 +158,7 @@ def refused_batch(paths: PartitionKeyPaths) -> tuple[Key, list[Write]]:
     """
     name = f"preflight-{new_id()}"
     key = paths.made_up(name)
-    item = {"id": name, "ttl": _FENCE_TTL_SECONDS, **paths.fields(key)}
+    item = {"id": name, "ttl": _TOKEN_TTL_SECONDS, **paths.fields(key)}
     return key, [Write.create(item), Write.replace(item, _NO_VERSION), Write.delete(name)]
 
 
@@ -170,7 +170,7 @@ _SPLITS_IN_A_CALL = 2
 
 IGNORES_CONDITIONS = "the store ignores If-Match in a batch: a change overwrites another one unseen"
 _NO_VERSION = '"no-version"'
-_FENCE_TTL_SECONDS = 60
+_TOKEN_TTL_SECONDS = 60
 _ABOUT_THE_STATE = {Kind.CONFLICT, Kind.STALE, Kind.MISSING}
 """Refusals that say what is stored, so that the caller reads next."""
 
@@ -211,16 +211,16 @@ class Container:
         self._heeds_conditions = False
         self._set_up = asyncio.Lock()
         self._sessions = SessionTokens()
-        self.fences = 0
-        """How many fences there were since the process began: each costs a write that is refused."""
+        self.renewals = 0
+        """The number of renewed session tokens since the process began: each costs a write that is refused."""
 
     async def read(self, item_id: str, partition_key: Key, *, consistent: bool = False) -> Item | None:
         """The item, or None when this read sees no item, which is no proof: a replica may lag. Raises StoreFailed.
 
-        ``consistent``: read after :meth:`fence`: no write that was committed before is missed, and None is proof.
+        ``consistent``: after :meth:`renew_token`, so that no earlier commit is missed, and None is proof.
         """
         if consistent:
-            await self.fence(partition_key)
+            await self.renew_token(partition_key)
         found = await self.read_with_age(item_id, partition_key)
         return None if found is None else found[0]
 
@@ -255,9 +255,9 @@ class Container:
             return (await self._execute(partition_key, writes))[0]
         except StoreFailed as error:
             refusal = error.failure
-            if refusal.session_token is None and refusal.kind in _ABOUT_THE_STATE and not _is_fence(writes):
+            if refusal.session_token is None and refusal.kind in _ABOUT_THE_STATE and not _is_renewal(writes):
                 try:
-                    await self.fence(partition_key)
+                    await self.renew_token(partition_key)
                 except (
                     StoreFailed
                 ) as failed:  # it does not hide that the answer to the refused batch was lost before
@@ -284,7 +284,7 @@ class Container:
         self._saw(partition_key, token)
         return stored, token
 
-    async def fence(self, partition_key: Key) -> None:
+    async def renew_token(self, partition_key: Key) -> None:
         """Reads of this partition that follow miss no write that was committed before. Raises StoreFailed.
 
         The token comes from a write that is refused: the replacement of an item that is never there. A store that
@@ -292,17 +292,17 @@ class Container:
         is there would destroy it behind such a store. Should the service's refusal carry no token, a document is
         written that expires within a minute.
         """
-        self.fences += 1
+        self.renewals += 1
         try:
-            await self.execute(partition_key, [Write.replace(self._at(FENCE, partition_key), _NO_VERSION)])
+            await self.execute(partition_key, [Write.replace(self._at(NO_ITEM, partition_key), _NO_VERSION)])
         except StoreFailed as error:
             if error.failure.kind not in (Kind.STALE, Kind.MISSING):
                 raise
             token = error.failure.session_token
         else:
-            raise AssertionError(f"an item was replaced that nothing ever creates: {FENCE}")
+            raise AssertionError(f"an item was replaced that nothing ever creates: {NO_ITEM}")
         if token is None:
-            item = self._at(FENCE_TOKEN, partition_key) | {"type": FENCE, "ttl": _FENCE_TTL_SECONDS}
+            item = self._at(TOKEN_ID, partition_key) | {"type": NO_ITEM, "ttl": _TOKEN_TTL_SECONDS}
             _, token = await self._execute(partition_key, [Write.upsert(item)])
         if token is None:  # a read would prove nothing
             detail = "no answer has a session token: let the header x-ms-session-token pass every proxy"
@@ -312,7 +312,7 @@ class Container:
         """Returns the session token that a read of this partition goes by. Raises StoreFailed."""
         text = self.paths.text(partition_key)
         if self._sessions.is_doubted(text):
-            await self.fence(partition_key)
+            await self.renew_token(partition_key)
             self._sessions.trust(text)
         return self._sessions.get(text)
 
@@ -338,7 +338,7 @@ class Container:
     ) -> tuple[list[Item], str | None]:
         """One page of a query over one or all partitions, and the token of the next page. Raises StoreFailed.
 
-        ``session_token``: of :func:`cosmos_outbox.cosmos.store.fences.fence_everywhere`; each partition of all is then
+        ``session_token``: of :func:`cosmos_outbox.cosmos.store.consistent_reads.renew_tokens`; each partition is then
         at least as new as it says.
         """
         async with self._queried(query, parameters, size, partition_key, session_token) as found:
@@ -468,5 +468,5 @@ class Container:
             self._ready = True
 
 
-def _is_fence(writes: Sequence[Write]) -> bool:
+def _is_renewal(writes: Sequence[Write]) -> bool:
     return writes[0].if_match == _NO_VERSION

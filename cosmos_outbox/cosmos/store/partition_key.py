@@ -89,11 +89,11 @@ Item = dict[str, Any]
 KEEP_FOR_EVER = -1
 """The ``ttl`` of an item that never expires."""
 
-FENCE = "outbox-fence"
+NO_ITEM = "outbox-fence"
 """The id of an item that never exists: the refusal to replace it carries a session token (:mod:`.container`)."""
 
-FENCE_TOKEN = "outbox-fence-token"  # noqa: S105 - an id
-"""The id of the item, of the type ``FENCE``, that is written where a refusal carries no session token."""
+TOKEN_ID = "outbox-fence-token"  # noqa: S105 - an id
+"""The id of the item, of the type ``NO_ITEM``, that is written where a refusal carries no session token."""
 
 
 Value = str | int | float | bool

@@ -153,7 +153,7 @@ async def test_a_feed_of_a_replica_that_lags_ends_earlier_and_goes_on_later(
     assert [(one["id"], one["n"]) for one in rest.body["Documents"]] == [("0", 9)]
 
 
-async def test_no_write_is_answered_from_a_replica_and_each_answer_is_a_fence(
+async def test_no_write_is_answered_from_a_replica_and_each_token_is_new(
     wide: ContainerProxy, faulty_raw: Raw
 ) -> None:
     etag = (await wide.create_item(item(1)))["_etag"]
@@ -177,7 +177,7 @@ async def test_no_write_is_answered_from_a_replica_and_each_answer_is_a_fence(
     assert inside.body[0]["resourceBody"]["n"] == 2
 
 
-async def test_through_the_sdk_a_refused_write_is_a_fence(
+async def test_through_the_sdk_a_refused_write_renews_the_token(
     wide: ContainerProxy, elsewhere: ContainerProxy, faulty_raw: Raw
 ) -> None:
     old = (await wide.create_item(item(1)))["_etag"]

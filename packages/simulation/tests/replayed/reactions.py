@@ -173,7 +173,7 @@ def _made(before: _Before, order: InOrder, sequence: int) -> frozenset[_View]:
             log = tuple(range(before.cursor)) if order is not InOrder.ANY else ()
             thing = Thing(before.kind, log, cursor=before.cursor)
             message, refused = sequence - 1, 0 if before.refused else None
-            process = Process("read", message, way=way, fenced=True, refused=refused)
+            process = Process("read", message, way=way, consistent=True, refused=refused)
             records = ((str(message), ReactionOutcome.REFUSED, 0),) if before.refused else ()
             first = State((process,), ((0,),) * sequence, (thing,), records)
             if way == "operator" and does == "apply" and not before.refused:

@@ -99,7 +99,7 @@ MEETING: tuple[Planted, ...] = (
     Planted(
         "refused-before-the-record-is-looked-up",  # rule record_before_no: the same
         _CHANGE_ONCE,
-        "                if fenced and (record := await _find_record(work, wanted)):",
+        "                if consistent and (record := await _find_record(work, wanted)):",
         "                if attempt == attempts and (record := await _find_record(work, wanted)):",
         _NO_PROFILE,
         ("made, and refused",),
@@ -107,7 +107,7 @@ MEETING: tuple[Planted, ...] = (
     Planted(
         "change-is-refused-by-an-old-read",  # rule newest_for_a_no: a replica that lags
         _CHANGE_ONCE,
-        "        if fenced and await _is_final(",
+        "        if consistent and await _is_final(",
         "        if await _is_final(",
         _NO_PROFILE,
         ("made, and refused", "not found, but there", "refused as changed, but unchanged"),

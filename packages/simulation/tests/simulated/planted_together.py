@@ -28,7 +28,7 @@ TOGETHER: tuple[Planted, ...] = (
         # The first attempt is stored and not answered, the SDK repeats it by itself and is refused, and the look for
         # what was stored meets a replica that lags. Seed 5, 6 s of one core. In seeds 1 to 12 without any lag, or
         # without lost answers, it is not seen.
-        "refusal-of-the-sdks-own-repetition-is-no-fence",
+        "refusal-of-the-sdks-own-repetition-renews-no-token",
         "cosmos_outbox/cosmos/store/container.py",
         "                self._saw(partition_key, error.failure.session_token)\n"
         "                raise StoreFailed(attempts.outcome(error.failure)) from error\n",

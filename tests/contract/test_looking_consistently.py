@@ -1,4 +1,4 @@
-"""What a list of a replica that lags does not show is looked for behind fences before it is told as gone."""
+"""An event missing from the list of a replica that lags is looked for consistently before it is reported as gone."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,9 +1,9 @@
-"""Behind a fence in each physical partition, a read of a whole container misses no write that was committed before.
+"""Renews the session token of each physical partition, so that a read of the whole container misses no earlier commit.
 
 A session token speaks for one physical partition, and a write reaches the one that its partition key lies in. So keys
 are made up until each physical partition has one; nothing is stored under them. An answer's token names the partition
-that gave it: where that is not the one that was meant, it was split in between, one half has no fence, and all begins
-anew. A split after the fences does no harm: the token of a partition counts for those that are made of it.
+that gave it: where that is not the one that was meant, it was split in between, one half has no token, and all begins
+anew. A later split does no harm: the token of a partition counts for those that are made of it.
 """
 
 from collections.abc import Sequence
@@ -21,15 +21,15 @@ _KEYS_A_PARTITION = 1_000
 """Far more than it takes: partitions are of about one size."""
 
 
-async def fence_everywhere(container: Container, feed: ContainerProxy) -> str:
-    """The session token, of all physical partitions, of the reads that are to be behind the fences.
+async def renew_tokens(container: Container, feed: ContainerProxy) -> str:
+    """Returns the renewed session tokens of all physical partitions, joined as one, for consistent reads.
 
     ``feed`` is the same container. Raises Throttled, Unavailable, Misconfigured.
     """
     for _ in range(_ATTEMPTS):
         try:
             partitions = await changefeed.physical_partitions(feed)
-            tokens = [await _fence(container, key) for key in await _keys(container, feed, partitions)]
+            tokens = [await _renew_token(container, key) for key in await _keys(container, feed, partitions)]
         except changefeed.FeedRangeGone:
             continue
         except StoreFailed as error:
@@ -55,6 +55,6 @@ async def _keys(
     raise Unavailable("no partition key was found for one of the container's partitions: try again later")
 
 
-async def _fence(container: Container, partition_key: Key) -> str:
-    await container.fence(partition_key)
+async def _renew_token(container: Container, partition_key: Key) -> str:
+    await container.renew_token(partition_key)
     return container.seen(partition_key) or ""

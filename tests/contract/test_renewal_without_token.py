@@ -1,4 +1,4 @@
-"""A fence that has no session token would let an old read pass for proof: it fails."""
+"""A renewal without a session token would let an old read pass for proof: it fails."""
 
 from collections.abc import Sequence
 from dataclasses import replace
