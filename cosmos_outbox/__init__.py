@@ -20,11 +20,12 @@ from cosmos_outbox.kernel.late import late
 if TYPE_CHECKING:
     from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
     from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
-    from cosmos_outbox.inbox.entry import After, Condition, EntrySchema, ListedPage, Listing
+    from cosmos_outbox.inbox.entry import After, Condition, EntrySchema, ListedPage
     from cosmos_outbox.inbox.message import Event, TolerantReader
     from cosmos_outbox.inbox.ports import NoSource
     from cosmos_outbox.inbox.retrier import Retries
     from cosmos_outbox.kernel.clock import utc_now
+    from cosmos_outbox.lists.listing import Listing
     from cosmos_outbox.outbox.aggregate import (
         Aggregate,
         AggregateState,
@@ -85,7 +86,6 @@ if not TYPE_CHECKING:  # to a type checker a name that is not imported above is 
                 "Condition",
                 "EntrySchema",
                 "ListedPage",
-                "Listing",
             ),
             "cosmos_outbox.inbox.message": (
                 "Event",
@@ -94,6 +94,7 @@ if not TYPE_CHECKING:  # to a type checker a name that is not imported above is 
             "cosmos_outbox.inbox.ports": ("NoSource",),
             "cosmos_outbox.inbox.retrier": ("Retries",),
             "cosmos_outbox.kernel.clock": ("utc_now",),
+            "cosmos_outbox.lists.listing": ("Listing",),
             "cosmos_outbox.outbox.aggregate": (
                 "Aggregate",
                 "AggregateState",

@@ -22,6 +22,8 @@ from cosmos_outbox.composition.declarations import (
     On,
     ReactionDeclaration,
     ReadModelDeclaration,
+    Store,
+    StoreOf,
     Subscriber,
     checked_call,
     names_of_events,
@@ -56,7 +58,7 @@ if TYPE_CHECKING:
     from cosmos_outbox.cosmos.inbox.reactions import Targets
     from cosmos_outbox.cosmos.store.partition_key import PartitionKeyPaths
     from cosmos_outbox.inbox.effect import Effect
-    from cosmos_outbox.inbox.ports import NoSource, Store, StoreOf
+    from cosmos_outbox.inbox.ports import NoSource
     from cosmos_outbox.inbox.read_model import First, Projection
     from cosmos_outbox.inbox.retrier import Retries
     from cosmos_outbox.operations.stuck import StuckList
@@ -122,7 +124,7 @@ class Wired:
         )
 
     @cached_property
-    def store(self) -> "Store":
+    def store(self) -> Store:
         """The store of its subscribers' entries and records. Raises Misconfigured."""
         if self.service.store is not None:
             return self.service.store.open(self.environment, self.resources)
@@ -209,7 +211,7 @@ class Service:
     """The transport that sends all its events, and receives for it, unless ``TRANSPORT`` says otherwise."""
     publishes: bool = True
     """False: it only subscribes, has no aggregates, and needs no right to the publisher's store."""
-    store: "StoreOf | None" = None
+    store: StoreOf | None = None
     """The store of a service that publishes nothing: a :class:`CosmosDatabase`, or an adapter of
     :mod:`cosmos_outbox.store`."""
     subscribers: list[Subscriber] = field(default_factory=list, init=False)

@@ -1,15 +1,16 @@
 """A subscriber's store of one's own: what it has to do, and what it is made of.
 
-An adapter implements ``StoreOf``, ``Store``, ``Entries``, ``SetAside`` and ``EffectRecords``; ``EntryListing`` pages
+An adapter implements ``StoreOf``, ``Store``, ``Entries``, ``SetAside`` and ``EffectRecords``; ``Listing`` pages
 over what finds its entries in order. ``entry_document`` and ``record_document`` give what is kept as JSON. An error of
 the store is raised as :class:`cosmos_outbox.errors.StoreUnavailable`. ``examples/subscriber/sqlite_store.py`` is one;
 ``cosmos_outbox.testing.SubscriberStoreContract`` tests any.
 """
 
+from cosmos_outbox.composition.declarations import Store, StoreOf
 from cosmos_outbox.inbox.effect import EffectRecord, EffectRecords, EffectState
 from cosmos_outbox.inbox.entry import Entry, Stamp, VersionedEntry, WalkPage, entry_document, entry_of
 from cosmos_outbox.inbox.errors import EntryChanged, NotSetAside, RecordChanged
-from cosmos_outbox.inbox.ports import Entries, Store, StoreOf
+from cosmos_outbox.inbox.ports import Entries
 from cosmos_outbox.inbox.set_aside import (
     Record,
     RecordPage,
@@ -20,7 +21,7 @@ from cosmos_outbox.inbox.set_aside import (
 )
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.lists.continuation import seal, unseal
-from cosmos_outbox.lists.listing import EntryListing, Sorted, TokenKey, new_key
+from cosmos_outbox.lists.listing import Listing, Sorted, TokenKey, new_key
 
 __all__ = [
     "AggregateKey",
@@ -30,7 +31,7 @@ __all__ = [
     "Entries",
     "Entry",
     "EntryChanged",
-    "EntryListing",
+    "Listing",
     "NotSetAside",
     "Record",
     "RecordChanged",

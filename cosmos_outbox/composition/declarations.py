@@ -1,9 +1,10 @@
-"""Holds what a service subscribes to, as it is declared and checked: data alone, until it is wired."""
+"""Holds what a service subscribes to and keeps it in, as it is declared and checked: data alone, until it is wired."""
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AsyncExitStack
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
     from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
     from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder, React
     from cosmos_outbox.cosmos.inbox.reactions import Targets
-    from cosmos_outbox.inbox.effect import Effect
-    from cosmos_outbox.inbox.ports import NoSource
+    from cosmos_outbox.inbox.effect import Effect, EffectRecords
+    from cosmos_outbox.inbox.ports import Entries, NoSource
     from cosmos_outbox.inbox.read_model import First, Projection
     from cosmos_outbox.inbox.retrier import Retries
+    from cosmos_outbox.inbox.set_aside import SetAside
+    from cosmos_outbox.lists.listing import Listing
     from cosmos_outbox.sources.http import HttpApi
 
 On = Collection[type[DomainEvent] | str] | None
@@ -28,6 +31,32 @@ On = Collection[type[DomainEvent] | str] | None
 
 S = TypeVar("S", bound=BaseModel)
 A = TypeVar("A", bound=Aggregate[Any])
+
+
+class Store(Protocol):
+    """The store of a subscriber's entries, of what it set aside, and of what is known of its effects."""
+
+    def entries(self, name: str, form: EntrySchema[S], deleted_ttl_seconds: int | None) -> "Entries[S]":
+        """Of one read model; None: deleted entries are kept for good. Raises Misconfigured."""
+
+    def listing(self, name: str, form: EntrySchema[S]) -> "Listing[S]":
+        """Of one read model."""
+
+    def set_aside(self, subscription: str, closed_ttl_seconds: int) -> "SetAside":
+        """Of one subscription."""
+
+    def effects(self, name: str, subscription: str, ttl_seconds: int) -> "EffectRecords":
+        """Of one subscriber with effects. Raises Misconfigured."""
+
+    async def check(self) -> None:
+        """Returns if it answers. Raises the errors of the inbox, or of the outbox, when it does not."""
+
+
+class StoreOf(Protocol):
+    """A store as it is declared."""
+
+    def open(self, environment: Mapping[str, str], resources: AsyncExitStack) -> Store:
+        """The store. Opens no connection; ``resources`` closes it. Raises Misconfigured."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from cosmos_outbox.composition.declarations import (
     EffectDeclaration,
     ReactionDeclaration,
     ReadModelDeclaration,
+    Store,
     Subscriber,
 )
 from cosmos_outbox.composition.transports import Clients
@@ -20,7 +21,7 @@ from cosmos_outbox.composition.writer import Outbox
 from cosmos_outbox.inbox.effect import EffectInbox, EffectRules
 from cosmos_outbox.inbox.healing import Healing
 from cosmos_outbox.inbox.message import Event, MessageReader
-from cosmos_outbox.inbox.ports import NoSource, Source, SourceList, Store
+from cosmos_outbox.inbox.ports import NoSource, Source, SourceList
 from cosmos_outbox.inbox.read_model import StateInbox
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, Handle, Read, Receiver
 from cosmos_outbox.inbox.retrier import OnRequest, Retrier

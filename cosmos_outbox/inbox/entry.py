@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -167,24 +167,6 @@ class Condition:
     """In the stored form: fold its case, for example, in the same way."""
     beginning: bool = False
     """True: the stored text begins with this one. False: it equals this one."""
-
-
-class Listing(Protocol[M]):
-    """Lists the living entries of one read model: ``service().read_model(declared).listing``."""
-
-    async def page(
-        self, conditions: Sequence[Sequence[Condition]], sort: str, size: int, token: str | None
-    ) -> ListedPage[M]:
-        """Returns at most ``size`` entries, ordered by ``sort`` and id. One condition of each group must hold.
-
-        ``sort``: one of ``EntrySchema.orders``. ``token``: of the page before; None: the first page. Names of texts
-        come from the code, never from a caller.
-
-        Raises:
-            UnknownContinuation: the token is not of this list.
-            Throttled, Unavailable, Misconfigured: a container could not answer.
-            StoreUnavailable: a file could not be read.
-        """
 
 
 def time_or_none(text: str | None) -> datetime | None:

@@ -1,29 +1,19 @@
-"""The ports of a subscriber: its store, and the source of the events.
+"""The ports of a subscriber: its entries, and the source of the events.
 
 A read may be old: a replica that lags may answer. A *consistent read* misses nothing that was committed before the
 call; an adapter does it with the session token of a write. Every call raises StoreUnavailable if it is not answered.
 """
 
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
-from pydantic import BaseModel
-
-from cosmos_outbox.inbox.entry import Entry, EntrySchema, Found, Listing, Stamp, VersionedEntry, WalkPage
+from cosmos_outbox.inbox.entry import Entry, Found, Stamp, VersionedEntry, WalkPage
 from cosmos_outbox.inbox.errors import SourceBehind
-from cosmos_outbox.inbox.set_aside import SetAside
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.dataclass import dataclass
 
-if TYPE_CHECKING:
-    from cosmos_outbox.inbox.effect import (
-        EffectRecords,  # an app that only declares has no use for its handler
-    )
-
 S = TypeVar("S")
-M = TypeVar("M", bound=BaseModel)
 
 
 class Entries(Protocol[S]):
@@ -81,32 +71,6 @@ class SourceList(Protocol[S]):
 
     async def page(self, since: datetime | None, position: str | None) -> WalkPage[Found[S]]:
         """A page of the aggregates, deleted ones too; ``since``: those changed since then, by the store's clock."""
-
-
-class Store(Protocol):
-    """The store of a subscriber's entries, of what it set aside, and of what is known of its effects."""
-
-    def entries(self, name: str, form: EntrySchema[M], deleted_ttl_seconds: int | None) -> Entries[M]:
-        """Of one read model; None: deleted entries are kept for good. Raises Misconfigured."""
-
-    def listing(self, name: str, form: EntrySchema[M]) -> Listing[M]:
-        """Of one read model."""
-
-    def set_aside(self, subscription: str, closed_ttl_seconds: int) -> SetAside:
-        """Of one subscription."""
-
-    def effects(self, name: str, subscription: str, ttl_seconds: int) -> "EffectRecords":
-        """Of one subscriber with effects. Raises Misconfigured."""
-
-    async def check(self) -> None:
-        """Returns if it answers. Raises the errors of the inbox, or of the outbox, when it does not."""
-
-
-class StoreOf(Protocol):
-    """A store as it is declared."""
-
-    def open(self, environment: Mapping[str, str], resources: AsyncExitStack) -> Store:
-        """The store. Opens no connection; ``resources`` closes it. Raises Misconfigured."""
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pydantic import BaseModel
 
 from cosmos_outbox.inbox.entry import DESCENDING, Condition, EntrySchema, Listed, ListedPage, time_or_none
@@ -25,6 +23,9 @@ from cosmos_outbox.kernel.clock import secret
 from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.kernel.loops import LogThrottle
 from cosmos_outbox.lists import continuation
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 _NONCE_BYTES = 12
 _KEY_BYTES = 32
@@ -41,7 +42,7 @@ class TokenKey:
 
     kept: Callable[[], Awaitable[str]]
     """Returns the key that the store keeps: the first of :func:`new_key` that any process stored."""
-    _cipher: AESGCM | None = field(default=None, init=False, repr=False)
+    _cipher: "AESGCM | None" = field(default=None, init=False, repr=False)
 
     async def close(self, scope: str, position: str) -> str:
         """Returns a position in the list that ``scope`` names, encrypted for clients. Raises the store's errors."""
@@ -51,14 +52,18 @@ class TokenKey:
 
     async def open(self, scope: str, token: str) -> str:
         """Returns the position. Raises UnknownContinuation if :meth:`close` did not make it, and the store's errors."""
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415
+
         key, both = await self._key(), continuation.decoded(token)
         try:
             return key.decrypt(both[:_NONCE_BYTES], both[_NONCE_BYTES:], scope.encode()).decode()
         except (InvalidTag, ValueError):
             raise continuation.unusable() from None
 
-    async def _key(self) -> AESGCM:
+    async def _key(self) -> "AESGCM":
         if self._cipher is None:
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - an app that only declares lists needs none
+
             self._cipher = AESGCM(base64.b64decode(await self.kept()))
         return self._cipher
 
@@ -96,12 +101,13 @@ class Items(Protocol):
 
 
 @dataclass(frozen=True)
-class EntryListing(Generic[S]):
-    """Lists the living entries of one read model; ``scope`` names it in tokens."""
+class Listing(Generic[S]):
+    """Lists the living entries of one read model: ``service().read_model(declared).listing``."""
 
     items: Items
     form: EntrySchema[S]
     scope: str
+    """The name of the read model in tokens."""
     key: TokenKey
     _unreadable: LogThrottle = field(default_factory=LogThrottle, repr=False)
 
@@ -110,7 +116,13 @@ class EntryListing(Generic[S]):
     ) -> ListedPage[S]:
         """Returns at most ``size`` entries, ordered by ``sort`` and id. One condition of each group must hold.
 
-        Field names come from the code, never from a caller. Raises UnknownContinuation, and the store's errors.
+        ``sort``: one of ``EntrySchema.orders``. ``token``: of the page before; None: the first page. Names of texts
+        come from the code, never from a caller.
+
+        Raises:
+            UnknownContinuation: the token is not of this list.
+            Throttled, Unavailable, Misconfigured: a container could not answer.
+            StoreUnavailable: a file could not be read.
         """
         scope, by = f"{self.scope}/{sort}/{conditions}", Sorted.of(sort)
         after = json.loads(await self.key.open(scope, token)) if token else None

@@ -10,7 +10,6 @@ from opentelemetry.metrics import get_meter
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
-from cosmos_outbox.inbox.entry import Listing
 from cosmos_outbox.inbox.errors import StoreUnavailable
 from cosmos_outbox.inbox.healing import Counts, Healing
 from cosmos_outbox.inbox.read_model import StateInbox
@@ -20,6 +19,7 @@ from cosmos_outbox.inbox.set_aside import Collected, Keep, Receive
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.kernel.dataclass import dataclass
+from cosmos_outbox.lists.listing import Listing
 from cosmos_outbox.outbox.telemetry import OFTEN, GaugeReading
 from cosmos_outbox.telemetry.liveness import Work
 

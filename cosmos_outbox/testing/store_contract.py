@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from cosmos_outbox.composition.declarations import Store
 from cosmos_outbox.inbox.effect import EffectRecord, EffectState
 from cosmos_outbox.inbox.entry import Condition, Entry, EntrySchema, Stamp, VersionedEntry
 from cosmos_outbox.inbox.errors import EntryChanged, NotSetAside, RecordChanged
 from cosmos_outbox.inbox.message import Delivery
-from cosmos_outbox.inbox.ports import Entries, Store
+from cosmos_outbox.inbox.ports import Entries
 from cosmos_outbox.inbox.set_aside import Record, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import UnknownContinuation

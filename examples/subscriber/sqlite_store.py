@@ -216,7 +216,7 @@ class SqliteEntries(store.Entries[S]):
         most: int,
         after: Sequence[str] | None,
     ) -> Sequence[Mapping[str, Any]]:
-        """The entries of a list: see :class:`cosmos_outbox.store.EntryListing`."""
+        """The entries of a list: see :class:`cosmos_outbox.store.Listing`."""
         given: dict[str, Any] = {"sort": f'$.search."{by.text}"'}
         where = ["NOT json_extract(document, '$.deleted')", "json_extract(document, :sort) IS NOT NULL"]
         for group in conditions:
@@ -378,8 +378,8 @@ class SqliteStore(store.Store):
     def entries(self, name: str, form: EntrySchema[S], deleted_ttl_seconds: int | None) -> SqliteEntries[S]:
         return SqliteEntries(self.file, f"entries of {name}", form, deleted_ttl_seconds)
 
-    def listing(self, name: str, form: EntrySchema[S]) -> store.EntryListing[S]:
-        return store.EntryListing(self.entries(name, form, None), form, name, store.TokenKey(self._key))
+    def listing(self, name: str, form: EntrySchema[S]) -> store.Listing[S]:
+        return store.Listing(self.entries(name, form, None), form, name, store.TokenKey(self._key))
 
     def set_aside(self, subscription: str, closed_ttl_seconds: int) -> SqliteSetAside:
         return SqliteSetAside(self.file, subscription, closed_ttl_seconds)

@@ -27,7 +27,7 @@ from cosmos_outbox.inbox.message import NOTICE, Event, TolerantReader
 from cosmos_outbox.inbox.read_model import HealReason, SkipReason, StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
-from cosmos_outbox.lists.listing import EntryListing, TokenKey
+from cosmos_outbox.lists.listing import Listing, TokenKey
 from cosmos_outbox.operations.subscriber import ReadModel
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.outbox.feed import OutboxEvent
@@ -109,7 +109,7 @@ def started(client: CosmosClient, database: str) -> Process:
         Contacts(aggregates, lambda: LATER, uuid4),
         entries,
         StateInbox(entries, CosmosSource(stored, "contact", entry_of), project),
-        CosmosDirectory(EntryListing(CosmosItems(listed), FORM, "t", key)),
+        CosmosDirectory(Listing(CosmosItems(listed), FORM, "t", key)),
         stored,
         key,
     )
@@ -491,7 +491,7 @@ async def test_a_readable_entry_of_another_schema_is_listed_and_not_built_upon(h
     assert read is not None
     assert (read.entry.other_form, read.entry.state, read.entry.deleted) == (True, None, False)
     container = here.entries.container
-    listing = CosmosDirectory(EntryListing(CosmosItems(container), newer, "t", token_key(container)))
+    listing = CosmosDirectory(Listing(CosmosItems(container), newer, "t", token_key(container)))
     assert len((await listing.search(Search({}), 9, None)).items) == 1
     inbox = replace(here.inbox, entries=entries)
     await inbox.heal(key_of(contact_id))

@@ -16,14 +16,14 @@ from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.inbox.effect import EffectRecord, EffectState
-from cosmos_outbox.inbox.entry import After, Condition, Entry, EntrySchema, Found, Listing, Stamp
+from cosmos_outbox.inbox.entry import After, Condition, Entry, EntrySchema, Found, Stamp
 from cosmos_outbox.inbox.errors import StoreUnavailable
 from cosmos_outbox.inbox.message import Event
 from cosmos_outbox.inbox.ports import Entries
 from cosmos_outbox.inbox.read_model import StateInbox
 from cosmos_outbox.inbox.set_aside import Record, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.lists.listing import EntryListing
+from cosmos_outbox.lists.listing import Listing
 from cosmos_outbox.outbox.errors import UnknownContinuation
 from devstack.testing import Service
 from tests.support.azure import DIRECTORY, EFFECTS, SET_ASIDE, contacts_database
@@ -51,7 +51,7 @@ async def listed(cosmos_server: Service) -> AsyncIterator[tuple[Entries[Thing], 
         container = Container(client, made.id, DIRECTORY)
         yield (
             CosmosEntries(container, FORM, TTL),
-            EntryListing(CosmosItems(container), FORM, "t", token_key(container)),
+            Listing(CosmosItems(container), FORM, "t", token_key(container)),
         )
 
 

@@ -18,12 +18,12 @@ from azure.servicebus import ServiceBusMessage
 from pydantic import ValidationError
 
 from cosmos_outbox.cli.main import PARTS
-from cosmos_outbox.composition.declarations import ReadModelDeclaration
+from cosmos_outbox.composition.declarations import ReadModelDeclaration, StoreOf
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.inbox.effect import OLD
 from cosmos_outbox.inbox.entry import After, EntrySchema
 from cosmos_outbox.inbox.message import Event, TolerantReader
-from cosmos_outbox.inbox.ports import NoSource, StoreOf
+from cosmos_outbox.inbox.ports import NoSource
 from cosmos_outbox.inbox.set_aside import RecordState
 from cosmos_outbox.kernel.clock import SYSTEM, using, utc_now
 from cosmos_outbox.preflight.plan import needed_by_subscriber

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from cosmos_outbox.composition.declarations import Store
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
-from cosmos_outbox.inbox.ports import Store
 from cosmos_outbox.testing import SubscriberStoreContract
 from devstack.testing import Service
 from tests.support.azure import DIRECTORY, EFFECTS, SET_ASIDE, contacts_database

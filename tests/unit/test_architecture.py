@@ -294,6 +294,32 @@ def test_an_example_imports_no_other_example(place: str) -> None:
         assert not others, f"{file} imports {others}; import it from {home}"
 
 
+@cache
+def classes_of(file: Path) -> list[ast.ClassDef]:
+    return [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ClassDef)]
+
+
+def test_a_protocol_has_two_implementations_or_types_a_callable() -> None:
+    places = [*LIBRARY, "examples"]  # a reference adapter is an implementation
+    classes = {node.name: node for place in places for file in files(place) for node in classes_of(file)}
+
+    def bases(node: ast.ClassDef) -> list[str]:
+        return [ast.unparse(each).partition("[")[0].rpartition(".")[2] for each in node.bases]
+
+    def members(node: ast.ClassDef) -> set[str]:
+        inherited = [classes[each] for each in bases(node) if each in classes]
+        own = {getattr(each, "name", "") or ast.unparse(getattr(each, "target", each)) for each in node.body}
+        return own.union(*map(members, inherited))
+
+    ours = {node.name for place in LIBRARY for file in files(place) for node in classes_of(file)}
+    protocols = {name: classes[name] for name in ours if "Protocol" in bases(classes[name])}
+    assert "Publisher" in protocols
+    for name, node in protocols.items():
+        asked = {each.name for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}
+        found = [each for each, other in classes.items() if each not in protocols and asked <= members(other)]
+        assert asked == {"__call__"} or len(found) > 1, f"{name} is a port with one adapter: {found}"
+
+
 def test_the_domain_is_pure_python_and_pydantic() -> None:
     allowed = set(sys.stdlib_module_names) | {
         "domain", "cosmos_outbox", "pydantic", "pydantic_core", "email_validator",

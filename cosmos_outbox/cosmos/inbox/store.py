@@ -19,7 +19,7 @@ from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.inbox.entry import EntrySchema
 from cosmos_outbox.kernel.dataclass import dataclass
-from cosmos_outbox.lists.listing import EntryListing
+from cosmos_outbox.lists.listing import Listing
 from cosmos_outbox.settings.connections import Connection, connected, resolve
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named, named_after
@@ -69,7 +69,7 @@ class CosmosNames:
 
 @dataclass(frozen=True)
 class CosmosStore:
-    """See :class:`cosmos_outbox.inbox.ports.Store`."""
+    """See :class:`cosmos_outbox.composition.declarations.Store`."""
 
     names: CosmosNames
     container: Callable[[str], Container]
@@ -82,11 +82,11 @@ class CosmosStore:
         self._take(name, name)
         return CosmosEntries(self._of(name), form, deleted_ttl_seconds)
 
-    def listing(self, name: str, form: EntrySchema[S]) -> EntryListing[S]:
+    def listing(self, name: str, form: EntrySchema[S]) -> Listing[S]:
         """Returns the list of one read model."""
         container = self._of(name)
         scope = self.names.scope(self.names.container(name))
-        return EntryListing(CosmosItems(container), form, scope, token_key(container))
+        return Listing(CosmosItems(container), form, scope, token_key(container))
 
     def set_aside(self, subscription: str, closed_ttl_seconds: int) -> CosmosSetAside:
         """Returns the records of one subscription that are set aside."""
