@@ -350,11 +350,11 @@ class Healing(Generic[S]):
         return replace(progress, since=progress.began_at - OVERLAP, whole_at=whole_at)
 
     async def _compare_listed(self, side: Side, key: AggregateKey, listed: Any, run: "_Run") -> Result:
-        """``listed``: an aggregate as its source has it, or an entry."""
+        """``listed``: the call that reads the listed aggregate, or an entry."""
         if run.source_wins:
             return await self._force(key)
         if side is Side.SOURCES:
-            return await self._compare(key, listed, await self.inbox.entries.read(key), run)
+            return await self._compare(key, listed(), await self.inbox.entries.read(key), run)
         found = await self.inbox.source.read(key)
         if found is not None and self.sources is not None:
             return Result.RIGHT  # compared when the sources were listed, or created since

@@ -4,7 +4,7 @@ A read may be old: a replica that lags may answer. A *consistent read* misses no
 call; an adapter does it with the session token of a write. Every call raises StoreUnavailable if it is not answered.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, NoReturn, Protocol, TypeVar
 
@@ -69,8 +69,11 @@ class Source(Protocol[S]):
 class SourceList(Protocol[S]):
     """Lists the aggregates of their owner."""
 
-    async def page(self, since: datetime | None, position: str | None) -> WalkPage[Found[S]]:
-        """A page of the aggregates, deleted ones too; ``since``: those changed since then, by the store's clock."""
+    async def page(self, since: datetime | None, position: str | None) -> WalkPage[Callable[[], Found[S]]]:
+        """A page of the aggregates, deleted ones too; ``since``: those changed since then, by the store's clock.
+
+        Each is turned into the subscriber's state by its own call, so one that cannot be read fails alone.
+        """
 
 
 @dataclass(frozen=True)

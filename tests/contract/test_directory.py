@@ -443,6 +443,25 @@ def healing_of(
     return Healing(inbox, source, version, held, timedelta(days=10))
 
 
+async def test_a_walk_compares_all_but_the_source_that_cannot_be_read(
+    here: Process, caplog: pytest.LogCaptureFixture
+) -> None:
+    good, bad, last = [await here.create() for _ in range(3)]
+    await here.describe(bad, email="unreadable@contoso.com")
+
+    def state_of(data: Any) -> DirectoryEntry:
+        if data["email"] == "unreadable@contoso.com":
+            raise SystemExit
+        return entry_of(data)
+
+    assert isinstance(here.inbox.source, CosmosSource)
+    here.inbox = replace(here.inbox, source=replace(here.inbox.source, state_of=state_of))
+    progress = await healing_of(here, []).rebuild(lambda _: None)
+    assert progress.last_counts == Counts(entries=2, sources=3, healed=2, failed=1)
+    assert f"the walk cannot compare contact {bad}" in caplog.text
+    assert [await here.entry(each) is not None for each in (good, bad, last)] == [True, False, True]
+
+
 class OldEntry(TolerantReader):
     """The form of the entry before: it lacks what the present one needs."""
 

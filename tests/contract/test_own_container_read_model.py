@@ -200,6 +200,16 @@ async def test_a_walk_finds_what_no_event_reported(desk: Desk) -> None:
     assert (await desk.walked()).healed == 0
 
 
+async def test_a_walk_compares_all_but_the_document_that_cannot_be_read(desk: Desk) -> None:
+    for booking in ("b-1", "b-2", "b-3"):
+        await desk.book(booking)
+    bad = await desk.proxy.read_item("b-2", desk.key("acme", "b-2"))
+    await desk.proxy.upsert_item(bad | {"seats": "many"})
+    counts = await desk.walked()
+    assert (counts.entries, counts.sources, counts.healed, counts.failed) == (2, 3, 2, 1)
+    assert [await desk.entry(each) for each in ("b-1", "b-2", "b-3")] == [(1, 1), None, (1, 1)]
+
+
 async def test_a_rebuild_fills_an_empty_read_model_and_the_source_wins(desk: Desk) -> None:
     for booking in ("walk", "rebuild", "progress"):  # an aggregate may be called like a walk
         await desk.book(booking)

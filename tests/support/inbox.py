@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from cosmos_outbox.inbox.entry import After, Entry, Found, Stamp, VersionedEntry, WalkPage
@@ -149,10 +150,10 @@ class FakeSource(Generic[S]):
         found: Found[S] | None = self.faults.run(lambda: self._at(key, 0))
         return found
 
-    async def page(self, since: datetime | None, position: str | None) -> WalkPage[Found[S]]:
+    async def page(self, since: datetime | None, position: str | None) -> WalkPage[Callable[[], Found[S]]]:
         found = [(key, self._at(key, self.lag)) for key in self.changes]
-        listed = [
-            (key, each)
+        listed: list[tuple[AggregateKey, Callable[[], Found[S]]]] = [
+            (key, partial(_given, each))
             for key, each in found
             if each and (not since or not each.changed_at or each.changed_at >= since)
         ]
@@ -163,6 +164,10 @@ class FakeSource(Generic[S]):
     def _at(self, key: AggregateKey, lag: int) -> Found[S] | None:
         changes = self.changes.get(key, [])
         return changes[len(changes) - lag - 1] if len(changes) > lag else None
+
+
+def _given(found: Found[S]) -> Found[S]:
+    return found
 
 
 KEY = AggregateKey("thing", "7")

@@ -51,12 +51,13 @@ class CosmosSource(Generic[S]):
         """Returns the aggregate with a consistent read. Raises StoreUnavailable."""
         return self._found(key, await newest_item(self.container, key))
 
-    async def page(self, since: datetime | None, position: str | None) -> WalkPage[Found[S]]:
+    async def page(self, since: datetime | None, position: str | None) -> WalkPage[Callable[[], Found[S]]]:
         """Returns a page of the aggregates, deleted ones too. Raises StoreUnavailable."""
         items, token = await walk_page(
             self.container, *SourceDocuments.of_library(self.type).query(since), position
         )
-        return WalkPage([(AggregateKey(self.type, item["id"]), self._read(item)) for item in items], token)
+        found = [(AggregateKey(self.type, item["id"]), partial(self._read, item)) for item in items]
+        return WalkPage(found, token)
 
     def _found(self, key: AggregateKey, item: Item | None) -> Found[S] | None:
         return None if item is None or item.get("type") != key.type else self._read(item)
@@ -88,10 +89,10 @@ class OwnSource(Generic[S]):
         with reported(partial(failed, key)):
             return self._found(await self._find_consistent(key) or await self._look_for(key))
 
-    async def page(self, since: datetime | None, position: str | None) -> WalkPage[Found[S]]:
+    async def page(self, since: datetime | None, position: str | None) -> WalkPage[Callable[[], Found[S]]]:
         """Returns a page of the aggregates, deleted ones too. Raises StoreUnavailable."""
         items, token = await walk_page(self.container, *self.documents.query(since), position)
-        found = [(str(at(item, self.documents.id)), self._read(item)) for item in items]
+        found = [(str(at(item, self.documents.id)), partial(self._read, item)) for item in items]
         return WalkPage([(AggregateKey(self.documents.type, each), read) for each, read in found], token)
 
     async def _locate(self, key: AggregateKey) -> Item | None:

@@ -162,7 +162,7 @@ class SimulationPlan:
             faults |= {one.choice(of)} if one.random() < likely else set()
         if "proxy" in faults:
             # The API lists nothing: with its only message lost, or its events expired, an aggregate has no entry.
-            faults -= {"then.away", "bus.stolen"}
+            faults -= {"then.away", "bus.stolen", "meet.theft"}
         plan = cls(seed, faults - NOT_OVER.get(transport, set()), aggregates=chance.choice([2, 4, 8, 12]),
                    shuffled=shuffled, transport=transport)  # fmt: skip
         return replace(plan, seconds=chance.choice([30.0, 60.0, 90.0]))

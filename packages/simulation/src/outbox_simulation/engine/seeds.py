@@ -251,7 +251,7 @@ def _carried_out(work: SeedWork) -> "SeedOutcome | str | None":
         if work.rule is not None:
             return story(work)
         result = run(work.plan, service_named(work.service))
-    except Exception:  # noqa: BLE001 - any error ends a run
+    except BaseException:  # noqa: BLE001 - whatever a handler raises ends its run alone, and shows where
         return _broken_off(work, traceback.format_exc())
     return SeedOutcome(work.plan, result.violations, summary(result), time.process_time() - began)
 
