@@ -185,7 +185,7 @@ def _count(progress: RepublishingProgress, plan: RepublishingPlan) -> str:
 def _summary(plan: RepublishingPlan, progress: RepublishingProgress) -> str:
     left_out = {
         "aggregate(s) skipped": len(progress.skipped),
-        "discarded event(s), of which only the notices": progress.discarded,
+        "discarded event(s), of which only the skip markers": progress.discarded,
         "document(s) left out that belong to no aggregate": progress.ownerless,
     }
     return ", ".join(

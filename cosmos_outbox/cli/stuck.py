@@ -103,7 +103,7 @@ def discard_main(argv: Sequence[str] | None = None, environment: Mapping[str, st
     """Give up an event or a message for good, and return the exit code. The reason stays to be read."""
     parser = command.parser(
         "discard",
-        "Give up a parked event, in whose place subscribers get a notice, or a message that was set aside. It "
+        "Give up a parked event, in whose place subscribers get a skip marker, or a message that was set aside. It "
         "cannot be taken back.",
         "it is given up",
         "it waits behind another one, or nothing has this id",

@@ -118,7 +118,7 @@ class EffectRules:
     def has_effect(self, event: Event) -> bool:
         """Whether the event has an effect to run."""
         ours = self.kinds is None or event.action in self.kinds
-        return ours and not event.is_notice and (self.begin is None or utc(event.created_at) >= self.begin)
+        return ours and not event.is_skip and (self.begin is None or utc(event.created_at) >= self.begin)
 
     def reading(self, read: Read) -> Read:
         """Wraps ``read`` to return None for an event without an effect: its message is completed (``filter-first``)."""

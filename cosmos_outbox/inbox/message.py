@@ -3,8 +3,8 @@
 A subscriber reads another service's JSON with models of its own, which have only the fields that the subscriber uses:
 fields that a later version of that service adds do no harm.
 
-A notice takes the place of an event that an operator of the publisher has discarded. It has the sequence of that event,
-so that subscribers see no gap, and holds nothing of what changed.
+A skip marker takes the place of an event that an operator of the publisher has discarded. It has the sequence of that
+event, so that subscribers see no gap, and holds nothing of what changed.
 
 Events of older schema versions are converted to the one that a subscriber's functions are written for
 (:class:`Upcasting`). A subscriber declares, for each event that has changed, a step from a version to the next: a pure
@@ -29,8 +29,8 @@ from cosmos_outbox.inbox.errors import EffectRejected, NotApplied, Unreadable, r
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.dataclass import dataclass
 
-NOTICE = "EventDiscarded"
-"""The action of every notice."""
+SKIP_MARKER = "EventDiscarded"
+"""The action of every skip marker."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Event:
     aggregate: AggregateKey
     """Its ``type`` and ``id``."""
     action: str
-    """The event's name, or that of a notice."""
+    """The event's name, or that of a skip marker."""
     sequence: int | None
     """1, 2, 3 … without a gap for each aggregate; None: the publisher gave the event no number."""
     created_at: datetime
@@ -60,9 +60,9 @@ class Event:
         return now - utc(self.created_at)
 
     @property
-    def is_notice(self) -> bool:
+    def is_skip(self) -> bool:
         """Whether the message replaces a discarded event."""
-        return self.action == NOTICE
+        return self.action == SKIP_MARKER
 
 
 def utc(time: datetime) -> datetime:
@@ -164,7 +164,7 @@ class MessageReader:
         )  # fmt: skip
 
     def _owner(self, data: Mapping[str, Any], properties: Mapping[str, Any]) -> Any:
-        """Returns the aggregate's id: an event has it under its type's name, a notice not, the message always."""
+        """Returns the aggregate's id: an event has it under its type's name, a skip marker not, the message always."""
         return (
             data.get(f"{self.aggregate_type}Id")
             or data.get("aggregateId")

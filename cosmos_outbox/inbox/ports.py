@@ -81,8 +81,8 @@ class NoSource:
     """Declares that there is no source: an entry is made from an aggregate's first event, and from no other.
 
     What cannot be applied is set aside, and tried again until the publisher has published the missing events again. So
-    the projection gives an answer to every action, the state as it is to one that it does not need; it gets the notice
-    of a discarded event too, and decides whether to go on without that event. Deleted entries are kept for good.
+    the projection gives an answer to every action, the state as it is to one that it does not need; it gets the skip
+    marker of a discarded event too, and decides whether to go on without that event. Deleted entries are kept for good.
     Raise the form's ``version`` only where the publisher can publish all events again: an entry of another form is made
     anew from the first event, and until then its events wait.
 

@@ -15,7 +15,7 @@ read consistently, and after it the source (``newest-source``).
 =====================  ==============================================================================================
 ``applied-before``     An event whose sequence the entry has reached is done.
 ``next-only``          Only the next sequence is applied; a higher one shows a gap, and the entry is healed.
-``notice-healed``      A notice is never applied: the entry is healed, since the source has the discarded change.
+``skip-healed``        A skip marker is never applied: the entry is healed, since the source has the discarded change.
 ``unknown-healed``     An action that the subscriber cannot apply heals the entry.
 ``other-form``         An entry of another form is healed; at the same sequence it keeps its event: none was lost.
 ``unsequenced``        An event without a sequence heals the entry.
@@ -32,9 +32,9 @@ read consistently, and after it the source (``newest-source``).
 ``deleted-is-final``   A deleted entry takes no event and is not healed.
 ``healed-has-no-id``   A healed entry names no event.
 ``same-place``         Another event with the entry's sequence is logged as an error, unless the entry names no event.
-``notice-no-alarm``    A notice of an event that was applied all the same is no error.
+``skip-no-alarm``      A skip marker of an event that was applied all the same is no error.
 ``made-from-first``    Without a source to read, an entry is made only from event 1, as is one of another form; the
-                       projection is given notices, since nothing else knows the discarded change.
+                       projection is given skip markers, since nothing else knows the discarded change.
 =====================  ==============================================================================================
 """
 
@@ -80,7 +80,7 @@ class HealReason(Enum):
 
     NEW = "there is no entry"
     GAP = "events are missing"
-    NOTICE = "an event was discarded"
+    SKIP_MARKER = "an event was discarded"
     UNKNOWN = "the subscriber cannot apply the event"
     UNSEQUENCED = "the event has no sequence"
     WALK = "a walk found that the entry is not as its source"
@@ -112,7 +112,7 @@ class Heal:
 
 def make(event: Event, first: First[S], now: datetime, tombstones: timedelta | None) -> Put[S] | None:
     """Returns the entry to create without a read; None: read first. ``tombstones``: their lifetime; None: for ever."""
-    if event.sequence != 1 or event.is_notice or event.republished:
+    if event.sequence != 1 or event.is_skip or event.republished:
         return None  # create-first
     if tombstones is not None and event.age(now) >= tombstones / 2:
         return None  # create-young
@@ -125,14 +125,14 @@ def decide(
 ) -> Complete | Put[S] | Heal:
     """Decides what an event does to an entry (None: there is none). ``first``: given if there is no source to read."""
     if first is not None and (entry is None or entry.other_form):
-        return _first(entry, event, first(event) if event.sequence == 1 and not event.is_notice else None)
+        return _first(entry, event, first(event) if event.sequence == 1 and not event.is_skip else None)
     if entry is None:
         return Heal(HealReason.NEW, event.sequence)  # made-from-source
     if entry.deleted:
         return Complete(SkipReason.DELETED)  # deleted-is-final
     if event.sequence is None:
         return Heal(HealReason.UNSEQUENCED, None)  # unsequenced
-    return _place(entry, event, event.sequence, project, projects_notices=first is not None)
+    return _place(entry, event, event.sequence, project, projects_skips=first is not None)
 
 
 def _first(entry: Entry[S] | None, event: Event, made: S | None) -> Put[S] | Heal:
@@ -144,7 +144,7 @@ def _first(entry: Entry[S] | None, event: Event, made: S | None) -> Put[S] | Hea
 
 
 def _place(
-    entry: Entry[S], event: Event, sequence: int, project: Projection[S], *, projects_notices: bool
+    entry: Entry[S], event: Event, sequence: int, project: Projection[S], *, projects_skips: bool
 ) -> Complete | Put[S] | Heal:
     if sequence <= entry.last_sequence:  # applied-before
         return Complete(SkipReason.CONFLICT if _conflict(entry, event) else SkipReason.APPLIED_BEFORE)
@@ -152,10 +152,10 @@ def _place(
         return Heal(HealReason.GAP, sequence)  # next-only
     if entry.state is None:
         return Heal(HealReason.FORM, sequence)  # other-form
-    after = None if event.is_notice and not projects_notices else project(entry.state, event)
-    if after is None:  # notice-healed, unknown-healed
-        return Heal(HealReason.NOTICE if event.is_notice else HealReason.UNKNOWN, sequence)
-    named = None if event.is_notice else event.id
+    after = None if event.is_skip and not projects_skips else project(entry.state, event)
+    if after is None:  # skip-healed, unknown-healed
+        return Heal(HealReason.SKIP_MARKER if event.is_skip else HealReason.UNKNOWN, sequence)
+    named = None if event.is_skip else event.id
     return Put(Entry(sequence, named, after.state, entry.healed))
 
 
@@ -207,7 +207,7 @@ def _conflict(entry: Entry[S], event: Event) -> bool:
     return (
         event.sequence == entry.last_sequence
         and entry.last_event_id not in (None, event.id)
-        and not event.is_notice  # notice-no-alarm; an entry never names a notice
+        and not event.is_skip  # skip-no-alarm; an entry never names a skip marker
     )
 
 

@@ -21,7 +21,7 @@ from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.aggregate_block import AggregateBlock, BlockDecision
 from cosmos_outbox.outbox.errors import NotDelivered, Throttled, Unavailable
-from cosmos_outbox.outbox.feed import ACTION as NOTICE
+from cosmos_outbox.outbox.feed import ACTION as SKIP_MARKER
 from cosmos_outbox.outbox.feed import (
     FeedEvent,
     OutboxEvent,
@@ -59,7 +59,7 @@ class RepublishingProgress:
 
     published: int = 0
     discarded: int = 0
-    """The discarded events: they stay unpublished. The notice of each that has a sequence is published again."""
+    """The discarded events: they stay unpublished. The skip marker of each that has a sequence is published again."""
     ownerless: int = 0
     """The documents that are no valid event and belong to no aggregate."""
     skipped: dict[AggregateKey, str] = field(default_factory=dict)
@@ -140,11 +140,11 @@ class Republishing:
     async def _verify(
         self, left: Mapping[AggregateKey, Sequence[FeedEvent]]
     ) -> dict[AggregateKey, list[FeedEvent]]:
-        """Returns each aggregate's events as stored now, in order; a notice has no original."""
-        stored = [(key, event) for key, group in left.items() for event in group if not _is_notice(event)]
+        """Returns each aggregate's events as stored now, in order; a skip marker has no original."""
+        stored = [(key, event) for key, group in left.items() for event in group if not _is_skip(event)]
         verified = await self.originals.verify([event for _, event in stored])
         self.originals.forget(verified)
-        groups = {key: [event for event in group if _is_notice(event)] for key, group in left.items()}
+        groups = {key: [event for event in group if _is_skip(event)] for key, group in left.items()}
         for (key, _), event in zip(stored, verified, strict=True):
             groups[key].append(still_of(key, event))
         return {key: in_order(group) for key, group in groups.items()}
@@ -173,7 +173,7 @@ def _take_out(
     markers: Mapping[AggregateKey, AggregateBlock],
     progress: RepublishingProgress,
 ) -> None:
-    """Removes parked aggregates from ``left``, and replaces discarded events by their notices."""
+    """Removes parked aggregates from ``left``, and replaces discarded events by their skip markers."""
     for key in [*left]:
         marker = markers.get(key, AggregateBlock(key))
         if marker.blocked:
@@ -183,24 +183,24 @@ def _take_out(
         kept = [event for event in left[key] if marker.fate(event) is not BlockDecision.DROP]
         given_up = [event for event in left[key] if marker.fate(event) is BlockDecision.DROP]
         progress.discarded += len(given_up)
-        notices = [_notice(key, event, marker) for event in given_up if event.sequence is not None]
-        left[key] = in_order([*kept, *notices])
+        skip_markers = [_skip_marker(key, event, marker) for event in given_up if event.sequence is not None]
+        left[key] = in_order([*kept, *skip_markers])
 
 
-def _notice(key: AggregateKey, discarded: FeedEvent, marker: AggregateBlock) -> OutboxEvent:
-    """Returns the notice of a discarded event: subscribers get it again, and see no gap."""
-    notice = SkipMarker(key, discarded.id, discarded.sequence, marker.discarded[discarded.id])
+def _skip_marker(key: AggregateKey, discarded: FeedEvent, marker: AggregateBlock) -> OutboxEvent:
+    """Returns the skip marker of a discarded event: subscribers get it again, and see no gap."""
+    skip_marker = SkipMarker(key, discarded.id, discarded.sequence, marker.discarded[discarded.id])
     return OutboxEvent(
-        id=notice.id,
+        id=skip_marker.id,
         aggregate=key,
-        action=NOTICE,
-        sequence=notice.sequence,
-        created_at=notice.created_at,
-        schema_version=notice.event.schema_version,
-        data=notice.data,
+        action=SKIP_MARKER,
+        sequence=skip_marker.sequence,
+        created_at=skip_marker.created_at,
+        schema_version=skip_marker.event.schema_version,
+        data=skip_marker.data,
     )
 
 
-def _is_notice(event: FeedEvent) -> bool:
-    """Whether the event is a notice. Notices are not among the stored events, so they have no original."""
-    return isinstance(event, OutboxEvent) and event.action == NOTICE
+def _is_skip(event: FeedEvent) -> bool:
+    """Whether the event is a skip marker. Skip markers are not among the stored events, so they have no original."""
+    return isinstance(event, OutboxEvent) and event.action == SKIP_MARKER

@@ -152,7 +152,7 @@ class AggregateBlock:
         return replace(self.given_back(), refusal=refusal, stands=True)
 
     def with_discarded(self, event_id: str, now: datetime) -> "AggregateBlock":
-        """Records that the blocking event is discarded; the notice in its place can be sent."""
+        """Records that the blocking event is discarded; the skip marker in its place can be sent."""
         refusal = replace(self.refusal, passing=False) if self.refusal else None
         return replace(self, stands=False, refusal=refusal, discarded={**self.discarded, event_id: now})
 

@@ -2,7 +2,7 @@
 
 Poison can never be sent as it is, and is parked.
 
-A notice replaces a discarded event, so that subscribers see no gap, and contains nothing of that event.
+A skip marker replaces a discarded event, so that subscribers see no gap, and contains nothing of that event.
 """
 
 from collections import defaultdict, deque
@@ -176,7 +176,7 @@ class SkipMarker:
 
     @property
     def id(self) -> str:
-        """The notice's id, derived from the event: a repeated discarding creates no second notice."""
+        """The skip marker's id, derived from the event: discarding again creates no second one."""
         return str(uuid5(_NAMESPACE, "/".join([*self.aggregate, self.discarded_event_id])))
 
     @property

@@ -1,8 +1,8 @@
 """Each event is applied once, in its aggregate's order, in the transaction that remembers it.
 
 A copy is known by its id, and a late one by its sequence. What comes too early is not taken: the sender tries it again.
-In the place of an event that was given up comes a notice without its content: the aggregate is read at its source, as
-it is where this receiver is younger than the aggregate, and never got its first events.
+In the place of an event that was given up comes a skip marker without its content: the aggregate is read at its source,
+as it is where this receiver is younger than the aggregate, and never got its first events.
 """
 
 import json
@@ -14,7 +14,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-NOTICE = "EventDiscarded"
+SKIP_MARKER = "EventDiscarded"
 
 KEPT_DAYS = 90
 """Longer than a sender may try: what is older cannot come again."""
@@ -56,7 +56,7 @@ class Current:
 
 
 ReadAgain = Callable[[str, str], Current | None]
-"""By type and id, no older than the call; None: it is gone. What it raises makes the sender try the notice again."""
+"""By type and id, no older than the call; None: it is gone. If it raises, the sender tries the skip marker again."""
 
 
 class Inbox:
@@ -103,7 +103,7 @@ class Inbox:
 
     def reads(self, event: CloudEvent) -> bool:
         """Whether the aggregate is read at its source, since the event alone does not have its state."""
-        if event.type == NOTICE:
+        if event.type == SKIP_MARKER:
             return True
         last, _ = self._row(*event.aggregate) or (0, "")
         return (event.sequence or 0) > 1 and last == 0

@@ -120,7 +120,7 @@ async def test_a_contact_is_followed_parked_replayed_and_discarded(page: Page, s
     await done(page, "discarded")
     await row_of(page, contact_id).first.get_by_role("button", name="Retry").click()
     await consent(page, "Retry 1")
-    await done(page, "2 sent or applied")  # the notice and the event behind it
+    await done(page, "2 sent or applied")  # the skip marker and the event behind it
     await expect(row_of(page, contact_id)).to_have_count(0)
     await page.get_by_role("button", name="Show").click()
     await expect(rows.filter(has_text="discarded")).to_have_count(1)

@@ -23,7 +23,7 @@ from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.inbox.entry import Entry, EntrySchema, Stamp
 from cosmos_outbox.inbox.errors import StoreUnavailable, Unstorable
 from cosmos_outbox.inbox.healing import Counts, Healing, WalkProgress
-from cosmos_outbox.inbox.message import NOTICE, Event, TolerantReader
+from cosmos_outbox.inbox.message import SKIP_MARKER, Event, TolerantReader
 from cosmos_outbox.inbox.read_model import HealReason, SkipReason, StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
@@ -234,8 +234,8 @@ async def test_over_replicas_that_lag_nothing_is_lost_and_nothing_comes_back(
     await cosmos.faults.add("lag", seconds=600, count=None)
     await here.inbox.handle(events[0])
     await there.inbox.handle(events[2])
-    notice = replace(events[1], id=str(uuid4()), action=NOTICE)
-    await there.inbox.handle(notice)
+    skip_marker = replace(events[1], id=str(uuid4()), action=SKIP_MARKER)
+    await there.inbox.handle(skip_marker)
     entry = await here.entry(contact_id)
     assert entry is not None
     assert (entry.last_sequence, entry.state and entry.state.company) == (3, None)

@@ -41,7 +41,7 @@ from devstack.testing import Service
 from tests.support.azure import EFFECTS, contacts_database
 from tests.support.effects import LIVES, RULES, Clock, FakeRecords, Outbound, inbox_over
 from tests.support.emulators import Gap
-from tests.support.inbox import NOON, Faults, delivery, notice, read
+from tests.support.inbox import NOON, Faults, delivery, skip_marker, read
 
 ONCE = replace(RULES, repeatable=False)
 SECOND = timedelta(seconds=1)
@@ -319,12 +319,12 @@ async def test_a_write_is_repeated_for_a_limited_time() -> None:
         (Event("2", AggregateKey("thing", "7"), "Mailed", None, NOON, {}), True),
         (Event("3", AggregateKey("thing", "7"), "Seen", 1, NOON, {}), False),
         (Event("4", AggregateKey("thing", "7"), "Mailed", 1, NOON - SECOND, {}), False),
-        (notice(1), False),
+        (skip_marker(1), False),
     ],
-    ids=["of a kind", "without a sequence", "of another kind", "from before", "a notice"],
+    ids=["of a kind", "without a sequence", "of another kind", "from before", "a skip marker"],
 )
 def test_an_event_without_an_effect_is_not_read(event: Event, runs: bool) -> None:
     rules = replace(RULES, begin=NOON)
     assert (rules.reading(read)(delivery(event)) is not None) is runs
     everything = replace(rules, kinds=None, begin=None)
-    assert (everything.reading(read)(delivery(event)) is not None) is not event.is_notice
+    assert (everything.reading(read)(delivery(event)) is not None) is not event.is_skip

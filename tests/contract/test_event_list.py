@@ -206,7 +206,7 @@ async def test_pages_go_down_by_sequence_and_miss_nothing(world: World) -> None:
     assert seen == [7, 6, 5, 4, 3, 2, 1]
 
 
-async def test_parked_and_discarded_events_and_the_notice_are_listed(world: World) -> None:
+async def test_parked_and_discarded_events_and_the_skip_marker_are_listed(world: World) -> None:
     await world.state(3)
     world.topic.limit = 1000
     await world.store(1)

@@ -33,7 +33,7 @@ from cosmos_outbox.webhook import publisher as webhook_publisher
 from cosmos_outbox.webhook.answers import ATTEMPTS, Meaning
 from cosmos_outbox.webhook.publisher import Signed, WebhookPublisher
 from outbox_simulation.engine.bus_publisher import BusPublisher
-from tests.contract.test_parking import World, event, ids, notice
+from tests.contract.test_parking import World, event, ids, skip_marker
 from tests.support.feed import contact_key, read
 from tests.support.memory import committed, memory_lot
 from tests.support.publishing import event as outbox_event
@@ -145,24 +145,26 @@ async def test_it_gets_on_by_what_is_taken_and_waits_at_the_next_failure(
     assert [(one.event_id, one.attempts) for one in await world.listed()] == [(ids(3)[0], 1)]
 
 
-async def test_an_operator_gives_it_up_and_its_notice_is_sent_at_once(world: World, faulty: Faulty) -> None:
+async def test_an_operator_gives_it_up_and_its_skip_marker_is_sent_at_once(
+    world: World, faulty: Faulty
+) -> None:
     await world.feed(event(1), event(2))
     in_the_way = await world.parked(1)
     assert in_the_way.state is ParkedState.IN_THE_WAY
     await world.parking.discard(in_the_way.id, "the receiver never will")
     await world.parking.upkeep()
-    assert faulty.taken == [notice(1), *ids(2)]
+    assert faulty.taken == [skip_marker(1), *ids(2)]
 
 
-async def test_a_notice_at_which_it_fails_is_kept(world: World, faulty: Faulty) -> None:
+async def test_a_skip_marker_at_which_it_fails_is_kept(world: World, faulty: Faulty) -> None:
     await world.feed(event(1), event(2))
     await world.parking.discard((await world.parked(1)).id, "the receiver never will")
-    faulty.fails_at = {notice(1)}
+    faulty.fails_at = {skip_marker(1)}
     await world.parking.upkeep()
     assert faulty.taken == []
     faulty.fails_at.clear()
     await world.parking.upkeep()
-    assert faulty.taken == [notice(1), *ids(2)]
+    assert faulty.taken == [skip_marker(1), *ids(2)]
 
 
 async def test_everything_that_fails_alike_waits_in_the_feed(world: World, faulty: Faulty) -> None:

@@ -94,7 +94,7 @@ class World:
         return list((await self.parking.page(100, None, discarded=discarded)).items)
 
     async def parked(self, sequence: int) -> ParkedEvent:
-        return next(one for one in await self.listed() if one.sequence == sequence and not one.is_notice)
+        return next(one for one in await self.listed() if one.sequence == sequence and not one.is_skip)
 
     async def feed(self, *items: dict[str, Any]) -> None:
         await self.relay.forward([read(item) for item in items])
@@ -118,7 +118,7 @@ def unsequenced(number: int) -> dict[str, Any]:
     return item
 
 
-def notice(sequence: int, contact: str = "a") -> str:
+def skip_marker(sequence: int, contact: str = "a") -> str:
     return SkipMarker(contact_key(contact), event(sequence, contact)["id"], sequence, NOON).id
 
 
@@ -177,23 +177,23 @@ async def test_a_replay_stops_where_an_event_still_cannot_be_sent(world: World) 
     await world.parking.discard(first.id, "not needed")
     with pytest.raises(StillUnsendable, match=ids(3)[0]):
         await world.parking.replay(A)
-    assert world.sent("a") == [notice(1), *ids(2)]
+    assert world.sent("a") == [skip_marker(1), *ids(2)]
 
     await world.feed(event(5))
-    assert world.sent("a") == [notice(1), *ids(2)]
+    assert world.sent("a") == [skip_marker(1), *ids(2)]
     world.topic.limit = 10_000
     assert (await world.parking.replay(A)).replayed == 3
-    assert world.sent("a") == [notice(1), *ids(2, 3, 4, 5)]
+    assert world.sent("a") == [skip_marker(1), *ids(2, 3, 4, 5)]
 
 
-async def test_a_discarded_event_leaves_a_notice_and_stays_visible(world: World) -> None:
+async def test_a_discarded_event_leaves_a_skip_marker_and_stays_visible(world: World) -> None:
     await world.feed(event(1), poison_document("a", lsn=2))
     [parked] = await world.listed()
     assert (parked.aggregate, parked.action, parked.sequence) == (A, None, None)
     await world.parking.discard(parked.id, "made by hand")
 
     [placed] = await world.listed()
-    assert (placed.is_notice, placed.action, placed.sequence) == (True, "EventDiscarded", None)
+    assert (placed.is_skip, placed.action, placed.sequence) == (True, "EventDiscarded", None)
     shown = await world.parking.show(parked.id)
     assert shown.state is ParkedState.DISCARDED
     assert shown.discarding is not None
@@ -208,13 +208,13 @@ async def test_a_discarded_event_leaves_a_notice_and_stays_visible(world: World)
         await world.parking.replay(A)
 
 
-async def test_a_notice_has_the_discarded_events_sequence_and_nothing_else_of_it(world: World) -> None:
+async def test_a_skip_marker_has_the_sequence_and_nothing_else_of_its_event(world: World) -> None:
     await world.feed(large(1))
     await world.parking.discard((await world.parked(1)).id, "r")
     [(_, placed)] = await world.lot.waiting(A, 10)
     assert isinstance(placed, OutboxEvent)
     assert placed.data == {
-        "id": notice(1), "action": "EventDiscarded", "sequence": 1, "createdAt": placed.data["createdAt"],
+        "id": skip_marker(1), "action": "EventDiscarded", "sequence": 1, "createdAt": placed.data["createdAt"],
         "aggregateType": "contact", "aggregateId": A.id, "discardedEventId": ids(1)[0],
     }  # fmt: skip
 
@@ -230,7 +230,7 @@ async def test_a_repeatable_discard_waits_for_relays_that_read_before_the_block(
     await world.parking.discard(first.id, "r")
     assert (world.now - began).total_seconds() == pytest.approx(1.1 * READING_SECONDS, abs=0.01)
     await world.parking.discard(first.id, "another reason")
-    assert [one.is_notice for one in await world.listed()].count(True) == 1
+    assert [one.is_skip for one in await world.listed()].count(True) == 1
     assert [one.discarding.reason for one in await world.listed(discarded=True) if one.discarding] == ["r"]
 
 
@@ -274,13 +274,13 @@ async def test_a_redelivered_page_undoes_no_discard_and_parks_no_replayed_event(
     await world.parking.discard((await world.parked(2)).id, "r")
     world.topic.limit = 10_000  # the topic would take the discarded event now
     await world.feed(*page)
-    assert [(one.sequence, one.is_notice) for one in await world.listed()] == [(3, False), (2, True)]
+    assert [(one.sequence, one.is_skip) for one in await world.listed()] == [(3, False), (2, True)]
     await world.parking.replay(A)
     caplog.clear()
     await world.feed(*page)
     assert await world.listed() == []
     assert f"event {ids(2)[0]} of contact {A.id} was discarded by an operator" in caplog.text
-    assert world.sent("a") == [ids(1)[0], notice(2), ids(3)[0]]
+    assert world.sent("a") == [ids(1)[0], skip_marker(2), ids(3)[0]]
 
 
 async def test_a_replayed_event_redelivered_and_refused_then_blocks_nothing(
@@ -417,8 +417,8 @@ async def test_a_replay_whose_claim_was_taken_over_leaves_the_new_claim_alone(wo
     assert (marker.replay, marker.is_replayed(world.now)) == ("another", True)
 
 
-class NoNotices(BusPublisher):
-    """A broker that takes no notice."""
+class NoSkipMarkers(BusPublisher):
+    """A broker that takes no skip marker."""
 
     def take(self, group: AggregateEvents) -> Outcome:
         actions = [event.action for event in group.events]
@@ -426,11 +426,11 @@ class NoNotices(BusPublisher):
             return super().take(group)
         before = actions.index(ACTION)
         super().take(replace(group, events=group.events[:before]))
-        return Refused(before, "no notices")
+        return Refused(before, "no skip markers")
 
 
-async def test_a_notice_that_cannot_be_sent_is_dropped_and_holds_up_nothing(world: World) -> None:
-    world.topic = NoNotices(limit=1000)
+async def test_a_skip_marker_that_cannot_be_sent_is_dropped_and_blocks_nothing(world: World) -> None:
+    world.topic = NoSkipMarkers(limit=1000)
     await world.feed(event(1), large(2), event(3))
     await world.parking.discard((await world.parked(2)).id, "r")
     await world.parking.upkeep()
@@ -444,7 +444,7 @@ async def test_the_upkeep_replays_after_a_discard_and_only_then(world: World) ->
     [broken] = [one for one in await world.listed() if (one.aggregate, one.sequence) == (A, 1)]
     await world.parking.discard(broken.id, "r")
     await world.parking.upkeep()
-    assert world.sent("a") == [notice(1), *ids(2)]
+    assert world.sent("a") == [skip_marker(1), *ids(2)]
     assert await world.is_blocked(contact_key("b"))
     assert world.sent("b") == []
     [refused] = [one for one in await world.listed() if one.state is ParkedState.IN_THE_WAY]
@@ -564,7 +564,7 @@ async def test_what_is_parked_for_too_long_is_discarded_and_the_rest_is_sent(wor
     assert len(await world.listed()) == 3
     world.now += timedelta(seconds=120)
     await world.parking.upkeep()
-    assert world.sent("a") == [notice(1), *ids(2)]
+    assert world.sent("a") == [skip_marker(1), *ids(2)]
     assert await world.listed() == []
     given_up = [one.discarding for one in await world.listed(discarded=True)]
     assert [one.reason for one in given_up if one] == [EXPIRED, EXPIRED]

@@ -99,7 +99,7 @@ class Story:
 
     async def discard(self) -> None:
         await self.lot.markers([])  # an operator who sees an old list looks again
-        found = [one for one in await self.listed() if one.sequence == 2 and not one.is_notice]
+        found = [one for one in await self.listed() if one.sequence == 2 and not one.is_skip]
         for one in found:
             with suppress(NotInTheWay):
                 await self.parking.discard(one.id, "r")

@@ -340,9 +340,11 @@ async def test_a_discarded_events_skip_marker_is_republished_in_its_place(world:
     assert (progress.published, progress.discarded, progress.whole) == (3, 1, True)
     messages = await world.broker.topic.receive(contact_id("a"), 3)
     assert [(message.application_properties or {})[b"sequence"] for message in messages] == [1, 2, 3]
-    notice = messages[1]
-    assert (str(notice), notice.subject) == (str(told), "EventDiscarded"), "the same notice as then"
-    assert notice.message_id == str(uuid5(RUN, str(told.message_id)))
+    skip_marker = messages[1]
+    assert (str(skip_marker), skip_marker.subject) == (str(told), "EventDiscarded"), (
+        "the same skip marker as then"
+    )
+    assert skip_marker.message_id == str(uuid5(RUN, str(told.message_id)))
     again_published = await world.publish()
     assert again_published.published == 3, "the topic drops them: a resumed run has the same ids"
 

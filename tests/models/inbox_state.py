@@ -12,14 +12,14 @@ from functools import cache
 from typing import NamedTuple
 
 from cosmos_outbox.inbox.entry import After, Entry, Found
-from cosmos_outbox.inbox.message import NOTICE, Event
+from cosmos_outbox.inbox.message import SKIP_MARKER, Event
 from cosmos_outbox.inbox.read_model import Complete, Heal, HealReason, Put, SkipReason, decide, make, mend
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 RULES = (
-    "applied-before", "next-only", "notice-healed", "unknown-healed", "unsequenced", "made-from-source",
+    "applied-before", "next-only", "skip-healed", "unknown-healed", "unsequenced", "made-from-source",
     "newest-entry", "newest-source", "only-newer", "gone-is-deleted", "keep-the-deleted", "deleted-is-final",
-    "healed-has-no-id", "notice-no-alarm", "one-write", "at-its-version", "complete-last", "decide-again",
+    "healed-has-no-id", "skip-no-alarm", "one-write", "at-its-version", "complete-last", "decide-again",
     "tombstones-outlive-calls", "walk-both-ways", "create-first", "create-young", "gone-is-noted",
 )  # fmt: skip
 """``same-place`` raises an alarm and changes nothing, and ``source-at-least`` is for a source that was put back or
@@ -37,9 +37,9 @@ _TOMBSTONES = timedelta(days=10)
 class Story:
     """What happens to the aggregate, a letter for each change, and what becomes of one message of it.
 
-    C created, U updated, D deleted, N updated and the event discarded, B updated, and both the event and its notice
-    come, X updated by an event that the subscriber does not know, Q updated by an event without a sequence, R the
-    source is put back by one change, as after a restore.
+    C created, U updated, D deleted, N updated and the event discarded, B updated, and both the event and its skip
+    marker come, X updated by an event that the subscriber does not know, Q updated by an event without a sequence, R
+    the source is put back by one change, as after a restore.
     """
 
     changes: str
@@ -64,7 +64,7 @@ def messages(changes: str) -> tuple[Sent, ...]:
     found: list[Sent] = []
     for number, letter in enumerate(changes, start=1):
         sequence = None if letter == "Q" else history(changes)[number].sequence
-        actions = {"N": [NOTICE], "B": ["U", NOTICE], "R": []}.get(letter, [letter])
+        actions = {"N": [SKIP_MARKER], "B": ["U", SKIP_MARKER], "R": []}.get(letter, [letter])
         found += [
             Sent(Event(f"{number}{action}", KEY, action, sequence, _EPOCH, {"change": number}), number)
             for action in actions
@@ -308,11 +308,11 @@ class Model:
                 | ("made-from-source", Heal(HealReason.NEW))
             ) if forced:
                 return forced
-            case ("notice-healed", Heal(HealReason.NOTICE)) | ("unknown-healed", Heal(HealReason.UNKNOWN)):
+            case ("skip-healed", Heal(HealReason.SKIP_MARKER)) | ("unknown-healed", Heal(HealReason.UNKNOWN)):
                 return Put(Entry(event.sequence or 0, event.id, entry.state if entry else None))
             case "unsequenced", Heal(HealReason.UNSEQUENCED):
                 return Complete(SkipReason.APPLIED_BEFORE)
-            case "notice-no-alarm", Complete(SkipReason.APPLIED_BEFORE):
+            case "skip-no-alarm", Complete(SkipReason.APPLIED_BEFORE):
                 return decide(entry, replace(event, action="U"), project)
         return decision
 

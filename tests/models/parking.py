@@ -25,7 +25,7 @@ class Rule(Enum):
     REMEMBER_ACCEPTED = "remember-accepted"
     IDS_SURVIVE = "ids-survive"
     ONLY_IN_THE_WAY = "only-in-the-way"
-    NOTICE = "notice"
+    SKIP_MARKER = "skip-marker"
     ONE_REPLAY = "one-replay"
     REPLAY_CLEARS_NAME = "replay-clears-name"
     END_AT_ZERO = "end-at-zero"
@@ -60,7 +60,7 @@ class Relay(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """A replay at work. A negative number is the notice in the place of that event."""
+    """A replay at work. A negative number is the skip marker in the place of that event."""
 
     items: tuple[int, ...]
     at: int = 0
@@ -271,9 +271,9 @@ class Parking:
 
     def _discarded(self, state: State, event: int) -> State:
         marker = state.marker
-        notice = {-event} if self.holds(Rule.NOTICE) else set()
+        skip_marker = {-event} if self.holds(Rule.SKIP_MARKER) else set()
         after = state._replace(
-            parked=(state.parked - {event}) | notice,
+            parked=(state.parked - {event}) | skip_marker,
             given_up=state.given_up | {event},
             discards_left=state.discards_left - 1,
         )
@@ -281,7 +281,7 @@ class Parking:
             return after._replace(half_discarded=event)
         name = 0 if marker.in_the_way == event else marker.in_the_way
         changed = marker._replace(in_the_way=name, discarded=marker.discarded | {event})
-        if not notice:
+        if not skip_marker:
             changed = changed._replace(waiting=marker.waiting - 1)
         return self._stored(after, changed)
 

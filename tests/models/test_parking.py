@@ -25,7 +25,7 @@ DEEP_DOWN = {
     Rule.END_AT_ZERO,
     Rule.TIMER_HEALS,
     Rule.ONE_TRANSACTION,
-    Rule.NOTICE,
+    Rule.SKIP_MARKER,
 }
 """Without them it takes the most steps until something goes wrong."""
 

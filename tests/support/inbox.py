@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from cosmos_outbox.inbox.entry import After, Entry, Found, Stamp, VersionedEntry, WalkPage
 from cosmos_outbox.inbox.errors import EntryChanged, NotSetAside, RecordChanged, Unreadable
-from cosmos_outbox.inbox.message import NOTICE, Delivery, Event
+from cosmos_outbox.inbox.message import SKIP_MARKER, Delivery, Event
 from cosmos_outbox.inbox.set_aside import Record, RecordPage, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
@@ -181,8 +181,8 @@ def event(
     return Event(event_id, key, action, sequence, NOON, {"adds": sequence}, schema_version=2)
 
 
-def notice(sequence: int) -> Event:
-    return event(sequence, action=NOTICE)
+def skip_marker(sequence: int) -> Event:
+    return event(sequence, action=SKIP_MARKER)
 
 
 def project(state: tuple[int, ...], received: Event) -> After[tuple[int, ...]] | None:

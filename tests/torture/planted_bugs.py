@@ -111,7 +111,7 @@ PLANTED = (
         "        await self._renew_token()\n        items = ",
         "        items = ",
         "moving-leases",
-        ("order", "still parked", "two notices", "lost event"),
+        ("order", "still parked", "two skip markers", "lost event"),
     ),
     Planted(
         "discarded-id-is-forgotten",
@@ -119,7 +119,7 @@ PLANTED = (
         "        return replace(self, stands=False, refusal=refusal, discarded={**self.discarded, event_id: now})\n",
         "        return replace(self, stands=False, refusal=refusal)\n",
         "parked-contacts",
-        ("parked again", "parked twice", "two notices"),
+        ("parked again", "parked twice", "two skip markers"),
     ),
     Planted(
         "lost-answer-then-429-is-told-as-not-written",
@@ -201,7 +201,7 @@ PLANTED = (
         "        await self.lot.settle(marker, [event for event, _ in waiting], lambda newest: newest)\n"
         "        parked = [event for _, event in waiting]\n",
         "interrupted-replays",
-        (*_GAP, "no notice"),
+        (*_GAP, "no skip marker"),
     ),
     Planted(
         "message-without-a-sequence-says-nothing",

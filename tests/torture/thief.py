@@ -17,7 +17,7 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from outbox_simulation.invariants.language import NOTICE
+from outbox_simulation.invariants.language import SKIP_MARKER
 from outbox_simulation.invariants.records import Stolen
 from tests.torture.contacts import CREATED, DELETED
 from tests.torture.journal import Journal
@@ -85,7 +85,7 @@ class Thief:
         A creation becomes a dead letter: it comes late, perhaps after the contact's end.
         """
         sequence = (message.application_properties or {}).get(b"sequence")
-        may_be_lost = isinstance(sequence, int) and message.subject not in (CREATED, DELETED, NOTICE)
+        may_be_lost = isinstance(sequence, int) and message.subject not in (CREATED, DELETED, SKIP_MARKER)
         return Stolen(
             at=time.monotonic(),
             aggregate=aggregate_of(message),

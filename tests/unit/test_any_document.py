@@ -51,7 +51,9 @@ async def test_an_event_under_an_invalid_key_is_poison_to_park_and_discard(
     parked = documents.event_item(found, AggregateBlock(contact_key("a")), place, at=NOON)
     for left in (parked, documents.without_document(parked)):
         json.dumps(documents.without_document(left), ensure_ascii=False, allow_nan=False).encode()
-        notice = documents.notice_item(SkipMarker(contact_key("a"), found.id, found.sequence, NOON), left)
-        json.dumps(notice, ensure_ascii=False, allow_nan=False).encode()
-        assert is_as_committed(notice["document"], of)
-        assert isinstance(reader.event(notice["document"]), OutboxEvent)
+        skip_marker = documents.skip_marker_item(
+            SkipMarker(contact_key("a"), found.id, found.sequence, NOON), left
+        )
+        json.dumps(skip_marker, ensure_ascii=False, allow_nan=False).encode()
+        assert is_as_committed(skip_marker["document"], of)
+        assert isinstance(reader.event(skip_marker["document"]), OutboxEvent)

@@ -26,7 +26,7 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.operations.subscriber import ReadModel
 from outbox_simulation.engine.loop import Loop
-from tests.support.inbox import KEY, NOON, FakeEntries, FakeSource, Faults, event, notice, project
+from tests.support.inbox import KEY, NOON, FakeEntries, FakeSource, Faults, event, skip_marker, project
 
 State = tuple[int, ...]
 
@@ -145,7 +145,7 @@ async def test_a_remembered_entry_serves_only_a_write_at_its_version() -> None:
     ("received", "because"),
     [
         (event(4), HealReason.GAP),
-        (notice(2), HealReason.NOTICE),
+        (skip_marker(2), HealReason.SKIP_MARKER),
         (event(2, action="Renamed"), HealReason.UNKNOWN),
     ],
 )
@@ -197,7 +197,7 @@ async def test_a_gap_that_the_source_does_not_close_waits() -> None:
 async def test_a_deleted_aggregate_stays_deleted() -> None:
     source = source_at(1)
     inbox, entries, _ = made(source=source)
-    for each in (event(1), event(2, action="Deleted"), event(3), notice(4), event(None)):
+    for each in (event(1), event(2, action="Deleted"), event(3), skip_marker(4), event(None)):
         await inbox.handle(each)
     await inbox.heal(KEY)
     assert entries.of(KEY) == Entry(2, "7/2/Deleted", None)
@@ -296,7 +296,7 @@ async def test_an_entry_that_changes_each_time_is_given_up_for_now() -> None:
         await inbox.handle(event(1))
 
 
-STORY = [event(1), event(2), notice(3), event(5), event(4), event(6, action="Deleted"), event(2)]
+STORY = [event(1), event(2), skip_marker(3), event(5), event(4), event(6, action="Deleted"), event(2)]
 FAULTS = list(product(range(4), (False, True), (0, 1)))
 
 

@@ -194,9 +194,13 @@ def test_a_subscriber_reads_of_which_aggregate_an_event_is() -> None:
 
 def test_a_skip_marker_without_sequence_names_its_contact_in_a_header() -> None:
     body = {"id": "n", "action": "EventDiscarded", "createdAt": "2026-03-01T12:00:00Z"}
-    notice = READER.event(json.dumps(body).encode(), {"cloudEvents_subject": str(CONTACT_ID)})
-    assert notice is not None
-    assert (notice.is_notice, notice.sequence, notice.aggregate.id) == (True, None, str(CONTACT_ID))
+    skip_marker = READER.event(json.dumps(body).encode(), {"cloudEvents_subject": str(CONTACT_ID)})
+    assert skip_marker is not None
+    assert (skip_marker.is_skip, skip_marker.sequence, skip_marker.aggregate.id) == (
+        True,
+        None,
+        str(CONTACT_ID),
+    )
     nobody = READER.event(json.dumps(body).encode(), {"cloudEvents_subject": "nobody"})
     assert nobody is not None, "that there is no such contact is for the source to say"
     for wrong in ({}, {"cloudEvents_subject": "a/b"}, {"cloudEvents_subject": 7}):

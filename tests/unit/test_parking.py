@@ -33,13 +33,13 @@ class _Contended(CosmosParkingLot):
     races: int = 0
 
     async def discard(
-        self, marker: AggregateBlock, event: ParkedEvent, notice: SkipMarker, reason: str
+        self, marker: AggregateBlock, event: ParkedEvent, skip_marker: SkipMarker, reason: str
     ) -> None:
         if self.races:
             self.races -= 1
             await self.store((await self.markers([marker.aggregate]))[marker.aggregate])
             raise PreconditionFailed("others were faster")
-        await super().discard(marker, event, notice, reason)
+        await super().discard(marker, event, skip_marker, reason)
 
 
 async def _parked(lot: CosmosParkingLot) -> ParkedEvent:

@@ -44,7 +44,7 @@ def parked(*, discarded: bool = False) -> ParkedEvent:
     given_up = Discarding(NOON, HOSTILE) if discarded else None
     state = ParkedState.DISCARDED if discarded else ParkedState.IN_THE_WAY
     return ParkedEvent(
-        ID, HOSTILE, KEY, HOSTILE, 1, HOSTILE, NOON, state, 1, given_up, is_notice=False,
+        ID, HOSTILE, KEY, HOSTILE, 1, HOSTILE, NOON, state, 1, given_up, is_skip=False,
         document={"text": HOSTILE},
     )  # fmt: skip
 

@@ -13,7 +13,7 @@ from cosmos_outbox.inbox.errors import SourceBehind
 from cosmos_outbox.inbox.message import Event
 from cosmos_outbox.inbox.ports import NoSource
 from cosmos_outbox.inbox.read_model import Complete, HealReason, Put, SkipReason, StateInbox, decide
-from tests.support.inbox import KEY, NOON, FakeEntries, Faults, event, notice, project
+from tests.support.inbox import KEY, NOON, FakeEntries, Faults, event, skip_marker, project
 
 State = tuple[int, ...]
 DELETED = event(3, action="Deleted")
@@ -80,18 +80,18 @@ async def test_an_entry_is_made_from_the_first_event_alone() -> None:
     inbox = made(entries)
     assert not await delivered(inbox, event(2))
     assert not await delivered(inbox, event(None))
-    assert not await delivered(inbox, notice(1))
+    assert not await delivered(inbox, skip_marker(1))
     assert entries.of(KEY) is None
     assert await inbox.handle(event(1)) == Put(Entry(1, event(1).id, (1,)), HealReason.NEW)
 
 
 async def test_a_skip_marker_is_projected_and_its_late_event_is_no_conflict() -> None:
     def tolerant(state: State, received: Event) -> After[State]:
-        return After(state) if received.is_notice else After((*state, 0))
+        return After(state) if received.is_skip else After((*state, 0))
 
     before: Entry[State] = Entry(1, "a", (1,))
     after: Entry[State] = Entry(2, None, (1,))
-    decided = decide(before, notice(2), tolerant, first)
+    decided = decide(before, skip_marker(2), tolerant, first)
     assert decided == Put(after)
     late = decide(after, event(2), tolerant, first)
     assert late == Complete(SkipReason.APPLIED_BEFORE)
@@ -101,7 +101,7 @@ async def test_an_entry_of_another_form_is_made_anew_when_all_is_published_again
     entries: FakeEntries[State] = FakeEntries()
     inbox = made(entries)
     entries.written[KEY] = [Entry(3, event(3).id, None, other_form=True)]
-    for received in (event(4), event(2), notice(1)):
+    for received in (event(4), event(2), skip_marker(1)):
         assert not await delivered(inbox, received), "it waits: nothing is built on what cannot be read"
     assert entries.of(KEY) == Entry(3, event(3).id, None, other_form=True)
     for received in (event(1), event(2), event(3), event(4)):

@@ -8,7 +8,7 @@ from uuid import UUID, uuid5
 
 from azure.servicebus import ServiceBusMessage
 
-from cosmos_outbox.cosmos.aggregates.documents import EventReader, event_item, notice_document
+from cosmos_outbox.cosmos.aggregates.documents import EventReader, event_item, skip_marker_document
 from cosmos_outbox.cosmos.store.partition_key import Item
 from cosmos_outbox.outbox.aggregate import Origin
 from cosmos_outbox.outbox.feed import OutboxEvent, SkipMarker
@@ -68,7 +68,7 @@ def _documents() -> Iterator[Item]:
     contact.delete(at=_NOON + timedelta(days=1))
     yield from _changed(contact)
     lost = SkipMarker(contact.key, str(_id(6)), sequence=6, created_at=_NOON + timedelta(days=2))
-    yield notice_document(lost, partition_key=contact.partition_key)
+    yield skip_marker_document(lost, partition_key=contact.partition_key)
 
 
 def _changed(contact: Contact) -> Generator[Item, None, Contact]:

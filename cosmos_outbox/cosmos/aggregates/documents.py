@@ -348,20 +348,20 @@ def sealed(item: Item, *, schema_version: int, ttl: int, paths: PartitionKeyPath
     return item | {DIGEST: digest(item, paths), SCHEMA_VERSION: schema_version, "ttl": ttl}
 
 
-def notice_document(
-    notice: SkipMarker, *, partition_key: Any, paths: PartitionKeyPaths = PARTITION_KEY
+def skip_marker_document(
+    skip_marker: SkipMarker, *, partition_key: Any, paths: PartitionKeyPaths = PARTITION_KEY
 ) -> Item:
-    """The event document of a notice, which is stored in the parking lot alone. A broken key is the aggregate's id."""
+    """Returns a skip marker's event document, stored in the parking lot alone. A broken key is the aggregate's id."""
     key = paths.valid(partition_key)
     item: Item = {
-        "id": notice.id,
-        **paths.fields(paths.made_up(notice.aggregate.id) if key is None else key),
+        "id": skip_marker.id,
+        **paths.fields(paths.made_up(skip_marker.aggregate.id) if key is None else key),
         "type": EVENT_TYPE,
-        "aggregateType": notice.aggregate.type,
-        "aggregateId": notice.aggregate.id,
-        "data": notice.data,
+        "aggregateType": skip_marker.aggregate.type,
+        "aggregateId": skip_marker.aggregate.id,
+        "data": skip_marker.data,
     }
-    return item | {DIGEST: digest(item, paths), SCHEMA_VERSION: notice.event.schema_version}
+    return item | {DIGEST: digest(item, paths), SCHEMA_VERSION: skip_marker.event.schema_version}
 
 
 def digest(item: Mapping[str, Any], paths: PartitionKeyPaths = PARTITION_KEY) -> str:

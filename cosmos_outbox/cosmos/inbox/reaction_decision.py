@@ -226,7 +226,7 @@ def _by_its_place(seen: SeenTarget[T], event: Event, order: InOrder, *, asked: b
     if order is not InOrder.ANY and not asked and (event.sequence or 0) <= seen.cursor.last:
         return _No(ReactionOutcome.NOTHING, "a newer message has passed it")
     _in_turn(seen, event, order)
-    return _No(ReactionOutcome.NOTHING, "a notice") if event.is_notice else None
+    return _No(ReactionOutcome.NOTHING, "a skip marker") if event.is_skip else None
 
 
 def _in_turn(seen: SeenTarget[T], event: Event, order: InOrder) -> None:

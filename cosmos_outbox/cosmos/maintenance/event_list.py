@@ -53,7 +53,7 @@ class EventState(StrEnum):
     SENT = "sent"
     PARKED = "parked"
     DISCARDED = "discarded"
-    """It was discarded; subscribers get a notice in its place."""
+    """It was discarded; subscribers get a skip marker in its place."""
     UNKNOWN = "unknown"
     """No lease shows the relay's progress, or it was read from a replica that lags."""
 
@@ -214,7 +214,7 @@ class EventList:
 
 
 def _only_parked(event: ParkedEvent) -> ListedEvent:
-    """Lists an event whose own document has expired, or a notice: only the parking lot has it."""
+    """Lists an event whose own document has expired, or a skip marker: only the parking lot has it."""
     return ListedEvent(event.event_id, event.sequence, event.action, None, None, EventState.PARKED, event.id)
 
 
@@ -224,7 +224,7 @@ def _cut(aggregate: AggregateKey, found: Sequence[ListedEvent], size: int, befor
     first = [each for each in found if each.sequence is None] if before is None else []
     page = numbered[:size]
     while len(page) < len(numbered) and numbered[len(page)].sequence == page[-1].sequence:
-        page.append(numbered[len(page)])  # a discarded event and its notice have one sequence
+        page.append(numbered[len(page)])  # a discarded event and its skip marker have one sequence
     return EventPage(aggregate, [*first, *page], page[-1].sequence if len(page) < len(numbered) else None)
 
 

@@ -1,4 +1,4 @@
-"""Converts parked events, notices and markers to Cosmos items, and back: no I/O; no other module knows their shape.
+"""Converts parked events, skip markers and markers to Cosmos items, and back: no I/O; no other module knows their shape.
 
 An aggregate has one marker, under an id that is derived from its key.
 """
@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 
-from cosmos_outbox.cosmos.aggregates.documents import EventReader, notice_document
+from cosmos_outbox.cosmos.aggregates.documents import EventReader, skip_marker_document
 from cosmos_outbox.cosmos.store.partition_key import LONGEST_KEY, Item, PartitionKeyPaths, is_text, plain
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.dataclass import dataclass
@@ -57,7 +57,7 @@ class ParkedEvent:
     attempts: int
     """The number of refusals of the event by the broker, or by the relay before sending."""
     discarding: Discarding | None
-    is_notice: bool
+    is_skip: bool
     """Whether it replaces a discarded event."""
     document: Document = field(default_factory=dict, repr=False)
 
@@ -228,22 +228,24 @@ class ParkedDocuments:
             "document": _kept(event.document, self.events.paths),
         }
 
-    def notice_item(self, notice: SkipMarker, discarded: Item) -> Item:
-        """Returns the item of the notice that replaces an event's item."""
+    def skip_marker_item(self, skip_marker: SkipMarker, discarded: Item) -> Item:
+        """Returns the item of the skip marker that replaces an event's item."""
         paths = self.events.paths
-        document = notice_document(notice, partition_key=paths.raw(discarded["document"]), paths=paths)
+        document = skip_marker_document(
+            skip_marker, partition_key=paths.raw(discarded["document"]), paths=paths
+        )
         return {
             "id": _digest("notice", discarded["id"]),
             "partitionKey": PARTITION,
             "type": EVENT,
             "notice": True,
-            "eventId": notice.id,
-            **naming(notice.aggregate),
+            "eventId": skip_marker.id,
+            **naming(skip_marker.aggregate),
             "action": ACTION,
-            "sequence": notice.sequence,
+            "sequence": skip_marker.sequence,
             "position": discarded["position"],
-            "reason": f"stands in the place of event {notice.discarded_event_id}, which was discarded",
-            "parkedAt": notice.created_at.isoformat(),
+            "reason": f"stands in the place of event {skip_marker.discarded_event_id}, which was discarded",
+            "parkedAt": skip_marker.created_at.isoformat(),
             "document": document,
         }
 
@@ -292,12 +294,12 @@ class ParkedDocuments:
             state=state,
             attempts=refused.attempts if refused else 0,
             discarding=_discarding(item),
-            is_notice=bool(item.get("notice")),
+            is_skip=bool(item.get("notice")),
             document=item.get("document", {}),
         )
 
     def feed_event(self, parked: ParkedEvent) -> FeedEvent:
-        """Returns the event as the feed delivered it, or the notice, to be sent by a replay."""
+        """Returns the event as the feed delivered it, or the skip marker, to be sent by a replay."""
         event = self.events.event(parked.document)
         return event or Poison(parked.event_id, parked.aggregate, "the store did not take the document")
 

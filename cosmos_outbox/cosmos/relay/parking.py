@@ -1,7 +1,7 @@
 """Lists parked events, replays them in order, and discards single ones. A crash at any point loses no event.
 
-A discarded event is replaced by a notice. The upkeep completes what a crash interrupted, and discards events that were
-parked for too long.
+A discarded event is replaced by a skip marker. The upkeep completes what a crash interrupted, and discards events that
+were parked for too long.
 
 A replay first claims the marker, which also unblocks the refused event: while it sends, no event can be discarded. An
 event is removed after the broker has accepted it, in one transaction with the marker. A replay that dies leaves its
@@ -115,10 +115,10 @@ class Parking:
         return parked
 
     async def discard(self, parking_id: str, reason: str) -> None:
-        """Discards the blocking event for good and replaces it by a notice. Repeated, it does nothing.
+        """Discards the blocking event for good and replaces it by a skip marker. Repeated, it does nothing.
 
-        The upkeep or a replay sends the notice and the events behind it. The call waits until no relay can still be
-        sending the event: at most ``reading_seconds`` and a tenth, if the event has just been parked.
+        The upkeep or a replay sends the skip marker and the events behind it. The call waits until no relay can still
+        be sending the event: at most ``reading_seconds`` and a tenth, if the event has just been parked.
 
         Raises:
             NotParked: no event is parked under the id.
@@ -209,15 +209,15 @@ class Parking:
         return max(0.0, _CLOCKS_DIFFER * self.reading_seconds - age)
 
     async def _discard(self, event: ParkedEvent, reason: str) -> None:
-        """Replaces the event by a notice (rule ``notice``). Raises PreconditionFailed, NotInTheWay."""
+        """Replaces the event by a skip marker (rule ``skip-marker``). Raises PreconditionFailed, NotInTheWay."""
         if event.aggregate is None:
             await self.lot.discard_alone(event, reason)
             return
         marker = await self._marker_of(event, event.aggregate)
         await self.pause(self._relays_may_send_for(marker))
         now = self.clock()
-        notice = SkipMarker(marker.aggregate, event.event_id, event.sequence, now)
-        await self.lot.discard(marker.with_discarded(event.event_id, now), event, notice, reason)
+        skip_marker = SkipMarker(marker.aggregate, event.event_id, event.sequence, now)
+        await self.lot.discard(marker.with_discarded(event.event_id, now), event, skip_marker, reason)
 
     async def replay(self, aggregate: AggregateKey, seconds: float = REPLAY_SECONDS) -> Replayed:
         """Sends an aggregate's parked events in order; new ones queue behind them until all are sent.
@@ -322,16 +322,16 @@ class Parking:
         sent: Sequence[FeedEvent],
         block: Block,
     ) -> tuple[AggregateBlock, int]:
-        """Handles a refused event. Raises StillUnsendable, unless it is a notice, which is dropped."""
+        """Handles a refused event. Raises StillUnsendable, unless it is a skip marker, which is dropped."""
         refused, now = waiting[accepted][0], self.clock()
         out = [event for event, _ in waiting[:accepted]]
-        if refused.is_notice and block.passing:
+        if refused.is_skip and block.passing:
             await self.lot.settle(marker, out, lambda newest: newest.with_accepted(sent, now).given_back())
-            raise NotDelivered(f"{block.reason}: a notice waits, and is tried again by itself")
-        if refused.is_notice:
+            raise NotDelivered(f"{block.reason}: a skip marker waits, and is tried again by itself")
+        if refused.is_skip:
             _log.error(
-                "the notice in the place of a discarded event of %s cannot be sent: %s. It is dropped, and subscribers "
-                "see a gap at sequence %s",
+                "the skip marker in the place of a discarded event of %s cannot be sent: %s. It is dropped, and "
+                "subscribers see a gap at sequence %s",
                 marker.aggregate,
                 block.reason,
                 refused.sequence,

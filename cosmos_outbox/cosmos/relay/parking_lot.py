@@ -220,16 +220,16 @@ class CosmosParkingLot:
         return newest
 
     async def discard(
-        self, marker: AggregateBlock, event: ParkedEvent, notice: SkipMarker, reason: str
+        self, marker: AggregateBlock, event: ParkedEvent, skip_marker: SkipMarker, reason: str
     ) -> None:
-        """Stores the marker, and the notice in the event's place. Raises PreconditionFailed.
+        """Stores the marker, and the skip marker in the event's place. Raises PreconditionFailed.
 
         The event stays visible, with the reason, until it expires.
         """
         item = await self._read(event.id)
         if item is None or item["type"] != EVENT:
             raise _changed()
-        placed = self._documents.notice_item(notice, item)
+        placed = self._documents.skip_marker_item(skip_marker, item)
         await self._replace(item, reason, lambda write: self._put(marker, write, Write.create(placed)))
 
     async def discard_alone(self, event: ParkedEvent, reason: str) -> None:

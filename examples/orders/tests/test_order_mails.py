@@ -41,7 +41,7 @@ async def test_a_shipped_order_is_one_email_with_the_events_id_as_its_key(
     assert mails.sent == [(order_id, shipped.id)]
 
 
-async def test_a_notice_takes_the_place_of_a_discarded_event(memory: InMemory, mails: Mails) -> None:
+async def test_a_skip_marker_takes_the_place_of_a_discarded_event(memory: InMemory, mails: Mails) -> None:
     """The publisher's operator has discarded event 1: it is no e-mail, and the one of event 2 does not wait."""
     assert await memory.deliver(message(("order", "7"), "EventDiscarded", 1), to=notify_customer) == []
     assert mails.sent == []

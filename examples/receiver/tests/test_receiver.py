@@ -53,7 +53,7 @@ def event(sequence: int | None, name: str = "a", **data: Any) -> dict[str, Any]:
     return {key: value for key, value in said.items() if value is not None}
 
 
-def notice(sequence: int | None) -> dict[str, Any]:
+def skip_marker(sequence: int | None) -> dict[str, Any]:
     return event(sequence, discardedEventId="x") | {"id": f"notice-{sequence}", "type": "EventDiscarded"}
 
 
@@ -163,19 +163,21 @@ async def test_on_a_skip_marker_the_source_is_read_and_older_events_are_skipped(
 ) -> None:
     await post(api, event(1, text="t1", lost=True))
     source.current = Current(4, {"text": "t4"})
-    assert [await post(api, each) for each in (notice(2), event(3), event(4), notice(2))] == [204] * 4
+    assert [await post(api, each) for each in (skip_marker(2), event(3), event(4), skip_marker(2))] == [
+        204
+    ] * 4
     assert (await api.get("/entries/contact/a")).json() == {"text": "t4", "events": ["E1", "EventDiscarded"]}
     assert await post(api, event(5, text="t5")) == 204
     assert (await api.get("/entries/contact/a")).json()["text"] == "t5"
 
 
-async def test_a_notice_in_the_place_of_the_first_event_and_one_without_a_place(
+async def test_a_skip_marker_in_the_first_place_and_one_without_a_place(
     api: httpx.AsyncClient, source: Source
 ) -> None:
     source.current = Current(1, {"text": "t1"})
-    assert await post(api, notice(1)) == 204
+    assert await post(api, skip_marker(1)) == 204
     source.current = Current(1, {"text": "by others"})
-    assert await post(api, notice(None)) == 204
+    assert await post(api, skip_marker(None)) == 204
     assert (await api.get("/entries/contact/a")).json()["text"] == "by others"
     assert await post(api, event(2, text="t2")) == 204
 
@@ -185,12 +187,12 @@ async def test_a_skip_marker_is_not_taken_while_the_source_is_away_or_behind(
 ) -> None:
     await post(api, event(1, text="t1"))
     source.current = TimeoutError("no answer")
-    assert await post(api, notice(2)) == 500
+    assert await post(api, skip_marker(2)) == 500
     source.current = Current(1, {"text": "old"})
-    assert await post(api, notice(2)) == 503
+    assert await post(api, skip_marker(2)) == 503
     assert (await api.get("/entries/contact/a")).json() == {"text": "t1", "events": ["E1"]}
     source.current = Current(2, {"text": "t2"})
-    assert await post(api, notice(2)) == 204
+    assert await post(api, skip_marker(2)) == 204
     assert (await api.get("/entries/contact/a")).json()["text"] == "t2"
 
 
@@ -199,8 +201,8 @@ async def test_late_events_do_not_bring_back_what_is_gone_at_the_source(
 ) -> None:
     await post(api, event(1))
     source.current = None
-    assert await post(api, notice(2)) == 204
-    for each in (event(3, text="t3"), event(None, text="of others"), notice(4)):
+    assert await post(api, skip_marker(2)) == 204
+    for each in (event(3, text="t3"), event(None, text="of others"), skip_marker(4)):
         assert await post(api, each) == 204
         assert (await api.get("/entries/contact/a")).json() is None
 
@@ -236,7 +238,7 @@ async def test_an_operators_skip_marker_ends_the_wait_for_missing_events(
     await post(api, event(1))
     assert await post(api, event(4)) == 409
     source.current = Current(4, {"text": "t4"})
-    assert await post(api, notice(4)) == 204
+    assert await post(api, skip_marker(4)) == 204
     assert (await api.get("/entries/contact/a")).json()["text"] == "t4"
     assert await post(api, event(5)) == 204
 

@@ -60,7 +60,7 @@ async def test_a_new_services_changes_are_applied_once_by_a_restarted_receiver(
             read_again = reading(_source(azure))
             current = await asyncio.to_thread(read_again, "booking", booking["id"])
             assert current is not None
-            assert (current.sequence, current.state["title"]) == (3, "The third"), "as on a notice"
+            assert (current.sequence, current.state["title"]) == (3, "The third"), "as on a skip marker"
             assert await asyncio.to_thread(read_again, "booking", str(uuid4())) is None
 
 

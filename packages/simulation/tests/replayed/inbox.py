@@ -112,7 +112,7 @@ class _Written:
             return "U"
         if event.action == self._language.deleted:
             return "D"
-        if event.event in self._run.notices():
+        if event.event in self._run.skip_markers():
             return "B" if event.event in self._run.deliveries else "N"
         return "C" if event.action == self._language.created else "U"
 
@@ -126,7 +126,7 @@ class _Written:
                 (
                     sent.event.id
                     for sent in messages(self._letters(sequence))
-                    if sent.event.sequence == sequence - self._base and not sent.event.is_notice
+                    if sent.event.sequence == sequence - self._base and not sent.event.is_skip
                 ),
                 named,
             )

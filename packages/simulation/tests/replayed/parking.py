@@ -3,7 +3,7 @@
 An event's number in the model is its place: a thousand for each sequence, and in between them, in their order, the
 events without one. What the model leaves out (dates, reasons, the time of a claim) may change with any
 step. What it counts on, such as how many events wait, is looked at after each write. One thing that it does not know is
-allowed: a notice that the broker refuses is dropped as if it were sent.
+allowed: a skip marker that the broker refuses is dropped as if it were sent.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,13 +33,13 @@ class _Aggregate:
     parked: _Parked = field(default_factory=dict)
     """By document."""
     numbers: dict[str, int] = field(default_factory=dict)
-    """By event; a notice has the number of the event in whose place it is, negative."""
+    """By event; a skip marker has the number of the event in whose place it is, negative."""
     places: dict[str, int] = field(default_factory=dict)
     """By position."""
     settled: frozenset[int] = frozenset()
 
     def number(self, item: Document) -> int:
-        """Of an event, or a notice."""
+        """Of an event, or a skip marker."""
         position = str(item["position"])
         if position not in self.places:
             after = int(position[:20]) * _BETWEEN
@@ -144,7 +144,7 @@ class _Step:
                 yield after.marker, after.parked
                 if " settles " in name:
                     yield from self._goes_on(after)
-                    yield from self._goes_on(after._replace(marker=self._without_the_notice(after)))
+                    yield from self._goes_on(after._replace(marker=self._without_the_skip_marker(after)))
 
     def _goes_on(self, settled: State) -> Iterator[tuple[Marker, frozenset[int]]]:
         """The replay goes on with what is behind that, under the same claim."""
@@ -154,8 +154,8 @@ class _Step:
             if " claims" in name:
                 yield after.marker, after.parked
 
-    def _without_the_notice(self, settled: State) -> Marker:
-        """The last event that is out was a notice, and the broker does not have it."""
+    def _without_the_skip_marker(self, settled: State) -> Marker:
+        """The last event that is out was a skip marker, and the broker does not have it."""
         *out, last = sorted(self._before - self._after, key=abs) or [0]
         had = max(self._marker(self._was).accepted, *map(abs, out), 0)
         return settled.marker._replace(accepted=had) if last < 0 else settled.marker

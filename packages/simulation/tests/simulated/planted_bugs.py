@@ -51,7 +51,7 @@ ALSO_SEEN_BY: Mapping[str, tuple[str, ...]] = {
     "event-without-a-digest-is-parked": ("not settled",),
     "inbox-takes-an-old-read-for-an-absence": ("completed, and not applied",),
     "unserved-token-is-dropped-and-the-read-repeated": ("refused, and done", "read went back"),
-    "what-is-refused-again-in-a-replay-is-dropped": ("no notice",),
+    "what-is-refused-again-in-a-replay-is-dropped": ("no skip marker",),
     "what-was-set-aside-is-never-tried": ("not settled",),
 }
 """Rules that the torture test has not, or has at another time."""
@@ -206,8 +206,8 @@ MEETING: tuple[Planted, ...] = (
     Planted(
         "what-is-refused-again-in-a-replay-is-dropped",
         "cosmos_outbox/cosmos/relay/parking.py",
-        "        if refused.is_notice:\n",
-        "        if refused.is_notice or marker.refusal is not None:\n",
+        "        if refused.is_skip:\n",
+        "        if refused.is_skip or marker.refusal is not None:\n",
         _NO_PROFILE,
         _PARKED,
     ),
@@ -217,15 +217,15 @@ MEETING: tuple[Planted, ...] = (
         "        return replace(self, stands=False, replay=replay, replay_until=until)\n",
         "        return replace(self, replay=replay, replay_until=until)\n",
         _NO_PROFILE,
-        (*_PARKED, "sent after it was discarded", "two notices", "invented notice"),
+        (*_PARKED, "sent after it was discarded", "two skip markers", "invented skip marker"),
     ),
     Planted(
-        "discard-makes-no-notice",
+        "discard-makes-no-skip-marker",
         "cosmos_outbox/cosmos/relay/parking_lot.py",
         "lambda write: self._put(marker, write, Write.create(placed)))\n",
         "lambda write: self._put(_freed_at_zero(_counted(marker, -1)), write))\n",
         _NO_PROFILE,
-        (*_PARKED, "no notice"),
+        (*_PARKED, "no skip marker"),
     ),
     Planted(
         "lost-answer-to-a-send-counts-as-sent",

@@ -103,9 +103,9 @@ TRANSPORTS: Mapping[Name, tuple[Planted, ...]] = {
             ("order", "lost event"),
         ),
         Planted(
-            "notice-is-an-event-like-any-other",  # in the receiver that is copied: an operator gives an event up
+            "skip-marker-is-an-event-like-any-other",  # in the receiver that is copied: an operator gives an event up
             "examples/receiver/inbox.py",
-            "        if event.type == NOTICE:\n",
+            "        if event.type == SKIP_MARKER:\n",
             "        if event.type is None:\n",
             _NO_PROFILE,
             ("entry differs from the events", "read model"),

@@ -1,4 +1,4 @@
-"""Reads an aggregate at the service's API for a webhook's receiver when a notice comes, no older than the read.
+"""Reads an aggregate at the service's API for a webhook's receiver when a skip marker comes, no older than the read.
 
 The read goes through an instance of the API and meets the faults there: then the receiver does not know the state.
 """

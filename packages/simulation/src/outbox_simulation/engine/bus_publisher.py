@@ -16,7 +16,7 @@ from cosmos_outbox.servicebus.message import session_of
 from cosmos_outbox.testing.messages import message_of
 from outbox_simulation.engine.bus import Bus
 from outbox_simulation.engine.bus_queue import Sent
-from outbox_simulation.invariants.language import NOTICE
+from outbox_simulation.invariants.language import SKIP_MARKER
 
 LARGEST_MESSAGE_BYTES = 256 * 1024
 ANYTHING_GOES = Guarantees(ordered=True, deduplicates=True, mixes_aggregates=True, largest_message_bytes=None)
@@ -237,7 +237,9 @@ class BusPublisher:
             known = [at for at, each in enumerate(group.events) if self._is_refused(each)]
             known += [at for at, each in enumerate(group.events) if each.id in self.bus.refused]
             refused = known[0] if known else self.bus.one_of(len(group.events))
-            if group.events[refused].action == NOTICE:  # a notice is small and has only known values
+            if (
+                group.events[refused].action == SKIP_MARKER
+            ):  # a skip marker is small and has only known values
                 outcomes.append(self.take(group))
                 continue
             self.bus.refused.add(group.events[refused].id)

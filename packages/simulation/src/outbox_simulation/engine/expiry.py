@@ -41,8 +41,8 @@ async def expire(
         ground.store.account.purge()
     watcher.received(ground.bus.taken)
     history, dead = ground.history, ground.loop.time() - ttl
-    notices = history.notices().keys()  # a notice replaces the event that it names
-    delivered = history.deliveries.keys() | notices
+    skip_markers = history.skip_markers().keys()  # a skip marker replaces the event that it names
+    delivered = history.deliveries.keys() | skip_markers
     unsent = {name: each.at for name, each in history.stored.items() if name not in delivered}
     unsent |= {name: each[0].at for name, each in history.unsequenced.items() if name not in delivered}
     history.expired = {name for name, at in unsent.items() if at <= dead}

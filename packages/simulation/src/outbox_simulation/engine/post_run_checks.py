@@ -28,7 +28,7 @@ from outbox_simulation.engine.walking import walk_all
 from outbox_simulation.engine.watching import Watcher
 from outbox_simulation.engine.webhook_double import LATEST_SECONDS, NotRead, Posts
 from outbox_simulation.invariants.committed import excused
-from outbox_simulation.invariants.language import NOTICE
+from outbox_simulation.invariants.language import SKIP_MARKER
 from outbox_simulation.invariants.violation import Violation
 
 _PATIENCE_SECONDS = 600.0
@@ -151,7 +151,7 @@ class Afterwards:
             got = [
                 each.message.data for each in came
                 if each.aggregate == aggregate
-                and each.message.data.get("action") != NOTICE
+                and each.message.data.get("action") != SKIP_MARKER
                 and each.message.data.get("id") in stored.keys() - given_up
             ]  # fmt: skip
             if got != wanted:

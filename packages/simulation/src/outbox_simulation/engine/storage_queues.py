@@ -22,7 +22,7 @@ from outbox_simulation.engine.fault_injection import FaultyTransport
 from outbox_simulation.engine.http import answer, fail, no_connection, session
 from outbox_simulation.engine.storage_account import FOR_EVER, HeldMessage, StorageAccount
 from outbox_simulation.engine.storage_rest import failure, queue_of, serve, text_of
-from outbox_simulation.invariants.language import NOTICE
+from outbox_simulation.invariants.language import SKIP_MARKER
 
 if TYPE_CHECKING:
     from azure.core.pipeline.transport import AsyncHttpTransport
@@ -160,7 +160,7 @@ class StorageQueues(FaultyTransport):
 
     def _is_refused(self, sent: Sent, event: str) -> bool:
         """Draws whether it is refused; one that was refused is often refused again: its reason remains."""
-        if sent.message.data.get("action") == NOTICE:
+        if sent.message.data.get("action") == SKIP_MARKER:
             return False  # it is small and has only known values
         if self.refuses(sent.aggregate, event):
             return True

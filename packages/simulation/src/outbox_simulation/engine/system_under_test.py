@@ -227,7 +227,7 @@ class SimulatedService:
     receiver: Callable[[], TakesPosts] | None = None
     """Creates the receiver of events over a webhook; then the service has no subscribers, nor read models."""
     read: ReadOne | None = None
-    """Reads an aggregate for that receiver on a notice; None: it knows no more than its events."""
+    """Reads an aggregate for that receiver on a skip marker; None: it knows no more than its events."""
     get: Handler | None = None
     """Answers a GET of one aggregate at its API, with which its read models can be healed; None: they are not."""
     posting: "SimulatedService | None" = None

@@ -21,7 +21,7 @@ from devstack.http_in_memory import SentRequest, StoreResponse
 from outbox_simulation.engine.bus_queue import Sent, Taken
 from outbox_simulation.engine.fault_injection import FaultyTransport
 from outbox_simulation.engine.http import answer, fail, no_connection, session
-from outbox_simulation.invariants.language import NOTICE
+from outbox_simulation.invariants.language import SKIP_MARKER
 from outbox_simulation.invariants.records import FinallyListed, SeenEntry
 from outbox_simulation.invariants.violation import Violation
 
@@ -236,7 +236,7 @@ class Posts(FaultyTransport):
     def _is_refused(self, sent: Sent) -> bool:
         """Draws whether it is refused; one that was refused is often refused again: its reason remains."""
         event, chance = str(sent.message.data.get("id")), self.rates.refuse_one
-        if sent.message.data.get("action") == NOTICE:
+        if sent.message.data.get("action") == SKIP_MARKER:
             return False
         refused = self.refuses(sent.aggregate, event) or self.strikes(
             _REFUSED_AGAIN if chance and event in self.refused else chance

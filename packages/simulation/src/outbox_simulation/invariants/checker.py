@@ -12,8 +12,8 @@ from itertools import count, islice, pairwise
 from outbox_simulation.invariants.committed import committed, excused
 from outbox_simulation.invariants.entries import entries
 from outbox_simulation.invariants.history import Exchange, History, Operation, SeenEvent
-from outbox_simulation.invariants.language import NOTICE, Language
-from outbox_simulation.invariants.past_the_api import notices, parking, unsequenced
+from outbox_simulation.invariants.language import SKIP_MARKER, Language
+from outbox_simulation.invariants.past_the_api import skip_markers, parking, unsequenced
 from outbox_simulation.invariants.reads import conditional_writes, reads
 from outbox_simulation.invariants.refusals import false_refusals, refused_changes, refused_repetitions
 from outbox_simulation.invariants.states import event_states, final_state
@@ -32,7 +32,9 @@ def check(history: History, language: Language, *, duplicate_window: float = flo
     """
     operations = history.operations()
     delivered = history.events()
-    events = [event for event in delivered if event.action != NOTICE and event.id not in history.unsequenced]
+    events = [
+        event for event in delivered if event.action != SKIP_MARKER and event.id not in history.unsequenced
+    ]
     by_aggregate: defaultdict[str, list[SeenEvent]] = defaultdict(list)
     for event in events:
         by_aggregate[event.aggregate].append(event)
@@ -64,7 +66,7 @@ def check(history: History, language: Language, *, duplicate_window: float = flo
         *entries(history.shown, facts, language, ended),
         *unsequenced(history, operations),
         *parking(history),
-        *notices(history),
+        *skip_markers(history),
         *(Violation("worker ended", f"{each.instance}: {each.why}") for each in history.ended),
     ]
 
@@ -185,11 +187,11 @@ def _effects(operation: Operation, happened: Counter[str], history: History) -> 
 
 
 def _in_place(delivered: Iterable[SeenEvent], history: History) -> dict[str, list[SeenEvent]]:
-    """Returns what subscribers got of each aggregate, with notices in place of events discarded unsent."""
+    """Returns what subscribers got of each aggregate, with skip markers in place of events discarded unsent."""
     instead = excused(history)
     places: defaultdict[str, list[SeenEvent]] = defaultdict(list)
     for event in delivered:
-        of_a_place = event.action != NOTICE or str(event.body.get("discardedEventId")) in instead
+        of_a_place = event.action != SKIP_MARKER or str(event.body.get("discardedEventId")) in instead
         if event.id not in history.unsequenced and of_a_place:
             places[event.aggregate].append(event)
     return places
@@ -210,7 +212,7 @@ def _order(
     numbers = [event.first.broker_number for event in events]
     if numbers != sorted(numbers):
         yield Violation("order", f"{aggregate}: handed out in another order than it was stored in")
-    if 1 not in expired and events[0].action not in (language.created, NOTICE):
+    if 1 not in expired and events[0].action not in (language.created, SKIP_MARKER):
         yield Violation("order", f"{aggregate} begins with {events[0].action}")
     if language.deleted in [event.action for event in events[:-1]]:
         yield Violation("order", f"{aggregate} goes on after its deletion")

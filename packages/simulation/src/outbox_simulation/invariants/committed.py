@@ -1,8 +1,8 @@
 """Checks that subscribers get what the store took: each event, as it was stored, and nothing else.
 
-These rules apply only if the store is watched. An event may be missing if it was discarded: an
-operator asked for that, and its notice replaces it; or if no relay ran as long as it lived. An unconfirmed attempt to
-discard it excuses nothing.
+These rules apply only if the store is watched. An event may be missing if it was discarded: an operator asked for that,
+and its skip marker replaces it; or if no relay ran as long as it lived. An unconfirmed attempt to discard it excuses
+nothing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ def excused(history: History) -> set[str]:
     """Returns the stored events that nobody gets, since they were discarded before they were sent."""
     return {
         each
-        for each in history.notices()
+        for each in history.skip_markers()
         if each in history.stored and each in history.discarding and each not in history.deliveries
     }
 
@@ -50,18 +50,20 @@ def _stored(
 
 
 def _sent(history: History, events: Sequence[SeenEvent]) -> Iterator[Violation]:
-    notices = history.notices()
+    skip_markers = history.skip_markers()
     for event in events:
         if event.id not in history.stored:
             yield Violation("sent, and never stored", str(event))
         if event.id in history.expired:
             yield Violation("sent, and expired", str(event))
-        yield from discarded_before(event, notices.get(event.id, ()), history)
+        yield from discarded_before(event, skip_markers.get(event.id, ()), history)
 
 
-def discarded_before(event: SeenEvent, notices: Sequence[SeenEvent], history: History) -> Iterator[Violation]:
-    """Yields an event that came after its notice, or after an operator knew that it never would come."""
-    if notices and event.first.broker_number > notices[0].first.broker_number:
+def discarded_before(
+    event: SeenEvent, skip_markers: Sequence[SeenEvent], history: History
+) -> Iterator[Violation]:
+    """Yields an event that came after its skip marker, or after an operator knew that it never would come."""
+    if skip_markers and event.first.broker_number > skip_markers[0].first.broker_number:
         yield Violation("sent after it was discarded", str(event))
     elif any(each.at > history.gone.get(event.id, each.at) for each in event.deliveries):
         yield Violation(

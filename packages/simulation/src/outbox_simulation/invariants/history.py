@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from outbox_simulation.invariants.language import NOTICE
+from outbox_simulation.invariants.language import SKIP_MARKER
 from outbox_simulation.invariants.records import (
     Answered,
     Attempted,
@@ -244,13 +244,13 @@ class History:
         return {name: Operation(tuple(each)) for name, each in attempts.items()}
 
     def events(self) -> list[SeenEvent]:
-        """The events in the order of their first deliveries, notices included."""
+        """The events in the order of their first deliveries, skip markers included."""
         return [SeenEvent(tuple(deliveries)) for deliveries in self.deliveries.values()]
 
-    def notices(self) -> dict[str, list[SeenEvent]]:
-        """The notices of each discarded document."""
+    def skip_markers(self) -> dict[str, list[SeenEvent]]:
+        """The skip markers of each discarded document."""
         answered: defaultdict[str, list[SeenEvent]] = defaultdict(list)
         for event in self.events():
-            if event.action == NOTICE:
+            if event.action == SKIP_MARKER:
                 answered[str(event.body.get("discardedEventId"))].append(event)
         return answered

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 State = Mapping[str, Any]
 """An aggregate as far as its events describe it."""
 
-NOTICE = "EventDiscarded"
+SKIP_MARKER = "EventDiscarded"
 """The action of the message in the place of a discarded event."""
 
 
@@ -29,7 +29,7 @@ class Language(Protocol):
         ...
 
     def after(self, state: State, action: str, body: State) -> State:
-        """Returns the aggregate after an event that is no deletion and no notice; before the first it is empty."""
+        """Returns the aggregate after an event that is no deletion and no skip marker; before the first it is empty."""
         ...
 
     def values(self, state: State) -> Mapping[str, Any]:

@@ -16,11 +16,11 @@ REFUSED = "refused:"
 def unsequenced(history: History, operations: Mapping[str, Operation]) -> Iterator[Violation]:
     """Checks that an event without a sequence is delivered once, marked as such, and placed by its time.
 
-    A discarded one is excused by its notice, and so is one that expired.
+    A discarded one is excused by its skip marker, and so is one that expired.
     """
     delivered = {event.id: event for event in history.events()}
-    notices = history.notices()
-    excused = history.expired | (notices.keys() & history.discarding)
+    skip_markers = history.skip_markers()
+    excused = history.expired | (skip_markers.keys() & history.discarding)
     by_aggregate: defaultdict[str, list[SeenEvent]] = defaultdict(list)
     for each in delivered.values():
         by_aggregate[each.aggregate].append(each)
@@ -34,7 +34,7 @@ def unsequenced(history: History, operations: Mapping[str, Operation]) -> Iterat
         facts = (event.aggregate, event.body.get("id"), event.first.unsequenced, event.sequence)
         if facts != (written[0].aggregate, document, True, -1):
             yield Violation("message and body differ", f"{event}, which has no sequence")
-        yield from discarded_before(event, notices.get(document, ()), history)
+        yield from discarded_before(event, skip_markers.get(document, ()), history)
         for other in by_aggregate[event.aggregate]:
             operation = operations.get(other.operation)
             if operation and _is_out_of_place(event, other, operation, written[0].at, stored_at):
@@ -125,16 +125,16 @@ def _parked_again(history: History) -> Iterator[Violation]:
             yield Violation("parked again", f"{item.action} of {aggregate}, which was free")
 
 
-def notices(history: History) -> Iterator[Violation]:
-    """Checks that subscribers get one notice for each discarded document of an aggregate, and no other notice."""
-    times = {document: len(facts) for document, facts in history.notices().items()}
+def skip_markers(history: History) -> Iterator[Violation]:
+    """Checks that subscribers get one skip marker for each discarded document of an aggregate, and no other."""
+    times = {document: len(facts) for document, facts in history.skip_markers().items()}
     parked = {item.event for item in history.parked}
     for poison in history.poisons:
         if poison.aggregate and poison.document in parked and poison.document not in times:
-            yield Violation("no notice", f"of {poison.document}, which was discarded", may_pass=True)
+            yield Violation("no skip marker", f"of {poison.document}, which was discarded", may_pass=True)
     documents = {poison.document for poison in history.poisons} | history.discarding
     for document, number in times.items():
         if document not in documents:
-            yield Violation("invented notice", f"of {document}: nobody asked for that")
+            yield Violation("invented skip marker", f"of {document}: nobody asked for that")
         if number > 1:
-            yield Violation("two notices", f"of {document}")
+            yield Violation("two skip markers", f"of {document}")
