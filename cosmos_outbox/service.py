@@ -181,7 +181,7 @@ class Wired:
         """The aggregates whose events are held back: of another team's nobody knows them here."""
         if not self.service.publishes:
             return []
-        return [marker.aggregate for marker in await self.relay.lot.list_blocked()]
+        return [block.aggregate for block in await self.relay.lot.list_blocked()]
 
 
 @dataclass(frozen=True)

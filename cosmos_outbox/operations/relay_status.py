@@ -231,9 +231,9 @@ class RelayObserver:
         feed = await self._feed_lag(samples=SAMPLES)
         now = self.clock()
         blocked = await self.lot.list_blocked()
-        parked = Counter(marker.aggregate.type for marker in blocked)
+        parked = Counter(block.aggregate.type for block in blocked)
         leases = [self._lease(lag, now) for lag in feed.leases]
-        return RelayStatus(leases, feed.missing, parked, sum(marker.waiting for marker in blocked))
+        return RelayStatus(leases, feed.missing, parked, sum(block.waiting for block in blocked))
 
     async def progress(self, partition_key: Key) -> KeyProgress:
         """How far the relay is where the changes of this key are. Raises as ``status``."""

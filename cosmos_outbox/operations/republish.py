@@ -82,7 +82,7 @@ class Republishing:
     publisher: Publisher
     run: UUID
     reading_seconds: float
-    """The ``reading_seconds`` of the relay: the maximum age of the markers that a send is based on."""
+    """The ``reading_seconds`` of the relay: the maximum age of the blocks that a send is based on."""
     patience_seconds: float
     pause: Callable[[float], Awaitable[object]] = asyncio.sleep
 
@@ -120,8 +120,8 @@ class Republishing:
         if not left:
             return
         usable_until = monotonic() + self.reading_seconds
-        markers = await self.parking.markers(left.keys())
-        _take_out(left, markers, progress)
+        blocks = await self.parking.read_blocks(left.keys())
+        _take_out(left, blocks, progress)
         groups = await self._verify(left)
         renamed = [self._renamed(group) for group in groups.values()]
         deliveries = await deliver(self.publisher, renamed, usable_until)
@@ -130,8 +130,8 @@ class Republishing:
             progress.published += delivery.sent
             left[key] = group[delivery.sent :]
             waiting = waiting or delivery.waits_for
-            if delivery.block is not None:
-                progress.skipped[key] = f"event {delivery.block.event.id}: {delivery.block.reason}"
+            if delivery.failure is not None:
+                progress.skipped[key] = f"event {delivery.failure.event.id}: {delivery.failure.reason}"
             if delivery.waits_for is None:
                 del left[key]
         if waiting is not None:
@@ -170,26 +170,26 @@ class Republishing:
 
 def _take_out(
     left: dict[AggregateKey, list[FeedEvent]],
-    markers: Mapping[AggregateKey, AggregateBlock],
+    blocks: Mapping[AggregateKey, AggregateBlock],
     progress: RepublishingProgress,
 ) -> None:
     """Removes parked aggregates from ``left``, and replaces discarded events by their skip markers."""
     for key in [*left]:
-        marker = markers.get(key, AggregateBlock(key))
-        if marker.blocked:
+        block = blocks.get(key, AggregateBlock(key))
+        if block.blocked:
             progress.skipped[key] = "it is parked"
             del left[key]
             continue
-        kept = [event for event in left[key] if marker.fate(event) is not BlockDecision.DROP]
-        given_up = [event for event in left[key] if marker.fate(event) is BlockDecision.DROP]
+        kept = [event for event in left[key] if block.decide(event) is not BlockDecision.DROP]
+        given_up = [event for event in left[key] if block.decide(event) is BlockDecision.DROP]
         progress.discarded += len(given_up)
-        skip_markers = [_skip_marker(key, event, marker) for event in given_up if event.sequence is not None]
+        skip_markers = [_skip_marker(key, event, block) for event in given_up if event.sequence is not None]
         left[key] = in_order([*kept, *skip_markers])
 
 
-def _skip_marker(key: AggregateKey, discarded: FeedEvent, marker: AggregateBlock) -> OutboxEvent:
+def _skip_marker(key: AggregateKey, discarded: FeedEvent, block: AggregateBlock) -> OutboxEvent:
     """Returns the skip marker of a discarded event: subscribers get it again, and see no gap."""
-    skip_marker = SkipMarker(key, discarded.id, discarded.sequence, marker.discarded[discarded.id])
+    skip_marker = SkipMarker(key, discarded.id, discarded.sequence, block.discarded[discarded.id])
     return OutboxEvent(
         id=skip_marker.id,
         aggregate=key,

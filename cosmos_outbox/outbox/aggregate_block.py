@@ -1,6 +1,6 @@
-"""Decides, by an aggregate's marker, whether its events are sent, sent again, parked or dropped.
+"""Decides, by an aggregate's block, whether its events are sent, sent again, parked or dropped.
 
-A marker is an immutable value: its methods return the marker to be stored. The parking lot stores a marker only over
+A block is an immutable value: its methods return the block to be stored. The parking lot stores a block only over
 the version that was read, in one transaction with the parked events that the change concerns, and counts those events
 itself. ``docs/internals/decisions/0009-parking.md`` explains the named rules; ``tests/models/parking.py`` turns them
 off one by one.
@@ -44,11 +44,11 @@ class Refusal:
 
 @dataclass(frozen=True)
 class AggregateBlock:
-    """The state of an aggregate that is, or was lately, parked. An aggregate without a marker is not blocked."""
+    """The state of an aggregate that is, or was lately, parked. An aggregate without a block is not blocked."""
 
     aggregate: AggregateKey
     version: ETag = ""
-    """The version that was read; empty: the marker is not stored."""
+    """The version that was read; empty: the block is not stored."""
     blocked_since: datetime | None = None
     """The begin of the block (UTC); None: the aggregate is not blocked."""
     refusal: Refusal | None = None
@@ -59,7 +59,7 @@ class AggregateBlock:
     replay_until: datetime | None = None
     """The time (UTC) from which the replay counts as dead, and another one may begin."""
     accepted: int = 0
-    """The highest sequence that the broker accepted, as far as the marker has recorded."""
+    """The highest sequence that the broker accepted, as far as the block has recorded."""
     tail: int = 0
     """The highest sequence that was accepted or parked: an event without a sequence is parked behind it."""
     waiting: int = 0
@@ -83,7 +83,7 @@ class AggregateBlock:
         """Whether a replay may be sending events now."""
         return self.replay_until is not None and now < self.replay_until
 
-    def fate(self, event: FeedEvent) -> BlockDecision:
+    def decide(self, event: FeedEvent) -> BlockDecision:
         """Decides an event; a redelivered page undoes nothing (``remember-discarded``, ``remember-accepted``)."""
         if event.id in self.discarded:
             return BlockDecision.DROP
@@ -117,7 +117,7 @@ class AggregateBlock:
                 places.append((after, False, (0, "", "")))
         return replace(self, tail=max(self.tail, after)), places
 
-    def block(
+    def blocked_by(
         self,
         event: FeedEvent,
         reason: str,
@@ -131,31 +131,31 @@ class AggregateBlock:
         return replace(self.with_accepted(sent, now), blocked_since=now, refusal=refusal, stands=True)
 
     def claimed(self, replay: str, until: datetime) -> "AggregateBlock":
-        """Claims the marker: no other replay or discarding until then (``one-replay``, ``replay-clears-name``)."""
+        """Claims the block: no other replay or discarding until then (``one-replay``, ``replay-clears-name``)."""
         return replace(self, stands=False, replay=replay, replay_until=until)
 
-    def given_back(self) -> "AggregateBlock":
+    def released(self) -> "AggregateBlock":
         """Records that the replay ended before all events were sent."""
         return replace(self, replay=None, replay_until=None)
 
-    def in_vain(self, now: datetime) -> "AggregateBlock":
+    def backed_off(self, now: datetime) -> "AggregateBlock":
         """Records that the replay ended without sending anything; an automatic retry gets a longer pause."""
-        given_back = self.given_back()
+        released = self.released()
         if self.refusal is None or not self.refusal.passing:
-            return given_back
-        return replace(given_back, refusal=replace(self.refusal, attempts=self.refusal.attempts + 1, at=now))
+            return released
+        return replace(released, refusal=replace(self.refusal, attempts=self.refusal.attempts + 1, at=now))
 
     def refused(self, event_id: str, reason: str, now: datetime, *, passing: bool) -> "AggregateBlock":
         """Records that the replay ended at an event that the broker refused."""
         before = self.refusal.attempts if self.refusal and self.refusal.event_id == event_id else 0
         refusal = Refusal(event_id, reason, before + 1, now, passing)
-        return replace(self.given_back(), refusal=refusal, stands=True)
+        return replace(self.released(), refusal=refusal, stands=True)
 
     def with_discarded(self, event_id: str, now: datetime) -> "AggregateBlock":
         """Records that the blocking event is discarded; the skip marker in its place can be sent."""
         refusal = replace(self.refusal, passing=False) if self.refusal else None
         return replace(self, stands=False, refusal=refusal, discarded={**self.discarded, event_id: now})
 
-    def freed(self) -> "AggregateBlock":
+    def unblocked(self) -> "AggregateBlock":
         """Unblocks the aggregate when nothing waits (``end-at-zero``). Accepted and discarded events stay recorded."""
-        return replace(self.given_back(), blocked_since=None, refusal=None, stands=False)
+        return replace(self.released(), blocked_since=None, refusal=None, stands=False)

@@ -179,7 +179,7 @@ class Publisher(Protocol):
 
 
 @dataclass(frozen=True)
-class Block:
+class SendFailure:
     """An event that cannot be sent, or fails repeatedly, and the reason."""
 
     event: FeedEvent
@@ -195,7 +195,7 @@ class Delivered:
     """The number of one aggregate's events that the broker certainly has, and why the others were not sent."""
 
     sent: int
-    block: Block | None = None
+    failure: SendFailure | None = None
     waits_for: str | None = None
     """The reason why the other events are not sent yet; a later attempt sends them."""
     why: FailureReason = FailureReason.BROKER_AWAY
@@ -246,9 +246,9 @@ def _unsendable(event: OutboxEvent, largest: int | None) -> str | None:
 def _delivery(events: Sequence[FeedEvent], offered: int, outcome: Outcome, largest: int | None) -> Delivered:
     match outcome:
         case Refused(accepted, reason, shown_by_event):
-            return Delivered(accepted, Block(events[accepted], reason, not shown_by_event))
+            return Delivered(accepted, SendFailure(events[accepted], reason, not shown_by_event))
         case Failing(accepted, reason, others_taken):
-            return Delivered(accepted, Block(events[accepted], reason, not others_taken, passing=True))
+            return Delivered(accepted, SendFailure(events[accepted], reason, not others_taken, passing=True))
         case Unknown(accepted, reason, why):
             return Delivered(accepted, waits_for=reason, why=why)
         case Accepted():
@@ -259,4 +259,4 @@ def _delivery(events: Sequence[FeedEvent], offered: int, outcome: Outcome, large
                 return Delivered(offered, waits_for=stopped.reason, why=stopped.why)
             shown = stopped.reason if isinstance(stopped, Poison) else _unsendable(stopped, largest)
             assert shown is not None, "something stopped it"
-            return Delivered(offered, Block(stopped, shown))
+            return Delivered(offered, SendFailure(stopped, shown))

@@ -104,6 +104,6 @@ async def test_a_document_costs_its_aggregate_alone_and_can_be_given_up(
         pass
     assert progress.published >= 3
 
-    for marker in await world.lot.list_blocked():
-        await world.give_up(marker.aggregate)
+    for block in await world.lot.list_blocked():
+        await world.give_up(block.aggregate)
     assert await world.lot.list_blocked() == []

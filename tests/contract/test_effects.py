@@ -41,7 +41,7 @@ from devstack.testing import Service
 from tests.support.azure import EFFECTS, contacts_database
 from tests.support.effects import LIVES, RULES, Clock, FakeRecords, Outbound, inbox_over
 from tests.support.emulators import Gap
-from tests.support.inbox import NOON, Faults, delivery, skip_marker, read
+from tests.support.inbox import NOON, Faults, delivery, read, skip_marker
 
 ONCE = replace(RULES, repeatable=False)
 SECOND = timedelta(seconds=1)

@@ -297,7 +297,7 @@ async def test_a_short_failure_does_not_wait_behind_many_that_hang(
     world = World(lot, hanging)  # type: ignore[arg-type]  # a publisher alone is seen
     for number in range(40):
         old = read(event(1, f"old{number}"))
-        blocked = AggregateBlock(contact_key(f"old{number}")).block(old, "500", [], world.now)
+        blocked = AggregateBlock(contact_key(f"old{number}")).blocked_by(old, "500", [], world.now)
         tried = Refusal(old.id, "500", 9, world.now, passing=True)
         await lot.park(replace(blocked, refusal=tried), [old])
     took = []

@@ -83,12 +83,12 @@ class World:
     async def pause(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
 
-    async def marker(self, aggregate: AggregateKey = A) -> AggregateBlock | None:
-        return (await self.lot.markers([aggregate])).get(aggregate)
+    async def block(self, aggregate: AggregateKey = A) -> AggregateBlock | None:
+        return (await self.lot.read_blocks([aggregate])).get(aggregate)
 
     async def is_blocked(self, aggregate: AggregateKey = A) -> bool:
-        marker = await self.marker(aggregate)
-        return marker is not None and marker.blocked
+        block = await self.block(aggregate)
+        return block is not None and block.blocked
 
     async def listed(self, *, discarded: bool = False) -> list[ParkedEvent]:
         return list((await self.parking.page(100, None, discarded=discarded)).items)
@@ -242,16 +242,16 @@ async def test_a_gone_or_discarded_event_is_not_discarded_at_the_newest_version(
     await world.feed(large(1), event(2))
     first = await world.parked(1)
     told = SkipMarker(A, first.event_id, 1, world.now)
-    marker = (await world.lot.markers([A]))[A]
+    block = (await world.lot.read_blocks([A]))[A]
     with pytest.raises(PreconditionFailed):
-        await world.lot.discard(marker, replace(first, id="gone"), told, "r")
+        await world.lot.discard(block, replace(first, id="gone"), told, "r")
     await world.feed(event(3))
     with pytest.raises(PreconditionFailed):
-        await world.lot.discard(marker, first, told, "r")
+        await world.lot.discard(block, first, told, "r")
     await world.parking.discard(first.id, "r")
-    marker = (await world.lot.markers([A]))[A]
+    block = (await world.lot.read_blocks([A]))[A]
     with pytest.raises(PreconditionFailed):
-        await world.lot.discard(marker, first, replace(told, sequence=7), "another reason")
+        await world.lot.discard(block, first, replace(told, sequence=7), "another reason")
     assert [one.discarding.reason for one in await world.listed(discarded=True) if one.discarding] == ["r"]
 
 
@@ -339,13 +339,13 @@ async def test_a_replay_sends_what_the_relay_parks_during_it(world: World) -> No
     settle, fed = world.lot.settle, False
 
     async def settle_late(
-        marker: AggregateBlock, delivered: Sequence[ParkedEvent], change: Change
+        block: AggregateBlock, delivered: Sequence[ParkedEvent], change: Change
     ) -> AggregateBlock:
         nonlocal fed
         if not fed:
             fed = True
             await world.feed(event(2))
-        return await settle(marker, delivered, change)
+        return await settle(block, delivered, change)
 
     world.lot.settle = settle_late  # type: ignore[method-assign]  # the relay runs right before the removal
     assert (await world.parking.replay(A)).replayed == 2
@@ -400,21 +400,21 @@ async def test_a_replay_whose_claim_was_taken_over_leaves_the_new_claim_alone(wo
     settle = world.lot.settle
 
     async def too_late(
-        marker: AggregateBlock, delivered: Sequence[ParkedEvent], change: Change
+        block: AggregateBlock, delivered: Sequence[ParkedEvent], change: Change
     ) -> AggregateBlock:
         world.lot.settle = settle  # type: ignore[method-assign]
         world.now += timedelta(seconds=2 * READING_SECONDS)
-        newest = await world.marker()
+        newest = await world.block()
         assert newest is not None
         await world.lot.store(newest.claimed("another", world.now + timedelta(seconds=READING_SECONDS)))
-        return await settle(marker, delivered, change)
+        return await settle(block, delivered, change)
 
     world.lot.settle = too_late  # type: ignore[method-assign]  # another replay begins right before the removal
     with pytest.raises(BeingReplayed):
         await world.parking.replay(A)
-    marker = await world.marker()
-    assert marker is not None
-    assert (marker.replay, marker.is_replayed(world.now)) == ("another", True)
+    block = await world.block()
+    assert block is not None
+    assert (block.replay, block.is_replayed(world.now)) == ("another", True)
 
 
 class NoSkipMarkers(BusPublisher):
@@ -575,7 +575,7 @@ async def test_a_blocked_events_age_counts_from_the_end_of_its_block(cosmos_lot:
     cosmos_lot._clock = world.clock
     await world.feed(large(1))
     world.now += timedelta(seconds=MAX_AGE_SECONDS - 60)
-    await world.lot.park((await world.lot.markers([A]))[A], [read(large(2))])
+    await world.lot.park((await world.lot.read_blocks([A]))[A], [read(large(2))])
     await world.parking.discard((await world.parked(1)).id, "r")
     await world.parking.upkeep()
     assert (await world.parked(2)).state is ParkedState.IN_THE_WAY
@@ -612,25 +612,25 @@ async def test_a_replay_while_the_broker_is_away_keeps_everything(world: World) 
 async def test_what_is_parked_anew_is_reported_and_what_was_before_is_not(world: World) -> None:
     await world.feed(large(1))
     for parked, new in (((2, 3), (2, 3)), ((3, 4), (4,))):
-        marker = await world.marker()
-        assert marker is not None
-        assert {*await world.lot.park(marker, [read(event(each)) for each in parked])} == {*ids(*new)}
+        block = await world.block()
+        assert block is not None
+        assert {*await world.lot.park(block, [read(event(each)) for each in parked])} == {*ids(*new)}
 
 
 @pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
 async def test_parking_needs_the_newest_version(world: World) -> None:
-    first = AggregateBlock(A).block(read(large(1)), "too large", [], NOON)
+    first = AggregateBlock(A).blocked_by(read(large(1)), "too large", [], NOON)
     await world.lot.park(first, [read(large(1))])
     with pytest.raises(PreconditionFailed):
         await world.lot.park(first, [read(event(2))])
-    seen = await world.marker()
+    seen = await world.block()
     assert seen is not None
     await world.lot.park(seen, [read(event(2))])
     with pytest.raises(PreconditionFailed):
         await world.lot.park(seen, [read(event(3))])
     with pytest.raises(PreconditionFailed):
         await world.lot.store(seen)
-    newest = await world.marker()
+    newest = await world.block()
     assert newest is not None
     assert newest.waiting == 2
 
@@ -735,7 +735,7 @@ class Noting(Container):
 
 
 async def test_what_lists_or_counts_parked_events_reads_no_document(cosmos_server: Service) -> None:
-    """An event may have megabytes, and a marker thousands of ids."""
+    """An event may have megabytes, and a block thousands of ids."""
     async with (
         contacts_database(cosmos_server) as database,
         CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client,
@@ -747,8 +747,10 @@ async def test_what_lists_or_counts_parked_events_reads_no_document(cosmos_serve
         )
         namesake = read({**event(1), "aggregateType": "order", "id": "another"})
         assert namesake.aggregate == AggregateKey("order", A.id)
-        await lot.park(AggregateBlock(namesake.aggregate).block(namesake, "refused", [], NOON), [namesake])
-        marker = await lot.store((await lot.markers([A]))[A].claimed("replay", NOON))
+        await lot.park(
+            AggregateBlock(namesake.aggregate).blocked_by(namesake, "refused", [], NOON), [namesake]
+        )
+        block = await lot.store((await lot.read_blocks([A]))[A].claimed("replay", NOON))
         [first, second, _] = [parked for parked, _ in await lot.waiting(A, 10)]
         container.fields = frozenset()
 
@@ -756,9 +758,9 @@ async def test_what_lists_or_counts_parked_events_reads_no_document(cosmos_serve
         assert {each.aggregate for each in await lot.list_blocked()} == {A, namesake.aggregate}
         assert [each.sequence for each in await lot.list_waiting(A, 2)] == [1, 2]
         assert len(await lot.alone_since_before(utc_now() + timedelta(hours=1))) == 1
-        marker = await lot.settle(marker, [first], lambda newest: newest)
+        block = await lot.settle(block, [first], lambda newest: newest)
         await container.execute(PARTITION, [Write.delete(second.id)])
-        recounted = await lot.recount(marker)
+        recounted = await lot.recount(block)
         assert (recounted.blocked, recounted.waiting) == (True, 1)
         assert {"eventId", "waiting"} <= container.fields
         assert container.fields.isdisjoint({"document", "discarded", "passed"})
@@ -814,20 +816,20 @@ async def test_a_refused_document_is_parked_without_content_and_no_other_is(
             struck = loss is not None and fate.struck
             fate.write = 0
 
-            marker = await world.marker(contact_key(name))
-            assert marker is not None
-            assert marker.waiting == 7
+            block = await world.block(contact_key(name))
+            assert block is not None
+            assert block.waiting == 7
             parked = [one for one, _ in await lot.waiting(contact_key(name), 100)]
             assert [one.document["id"] for one in parked] == [event(n, name)["id"] for n in range(1, 8)]
             assert {n for n, one in enumerate(parked, 1) if "data" not in one.document} == odd
             assert {n for n, one in enumerate(parked, 1) if "does not take" in one.reason} == odd
 
 
-@pytest.mark.parametrize("few_markers", [2, 500])
+@pytest.mark.parametrize("few_blocks", [2, 500])
 async def test_the_blocks_of_a_large_page_are_found_whether_few_or_many(
-    cosmos_lot: CosmosParkingLot, monkeypatch: pytest.MonkeyPatch, few_markers: int
+    cosmos_lot: CosmosParkingLot, monkeypatch: pytest.MonkeyPatch, few_blocks: int
 ) -> None:
-    monkeypatch.setattr(parking_lot, "FEW_MARKERS", few_markers)
+    monkeypatch.setattr(parking_lot, "FEW_BLOCKS", few_blocks)
     world = World(cosmos_lot, BusPublisher(limit=1000))
     names = [f"c{number}" for number in range(25)]
     await world.feed(*(large(1, name) for name in names[:4]))
@@ -891,10 +893,10 @@ async def test_a_foreign_token_is_refused(cosmos_lot: CosmosParkingLot) -> None:
 async def test_aggregates_of_two_types_and_one_id_are_parked_apart(world: World) -> None:
     order = AggregateKey("order", A.id)
     await world.feed(large(1), {**large(2), "aggregateType": "order"}, event(3))
-    assert {marker.aggregate for marker in await world.lot.list_blocked()} == {A, order}
+    assert {block.aggregate for block in await world.lot.list_blocked()} == {A, order}
     world.topic.limit = 10_000
     assert (await world.parking.replay(order)).replayed == 1
-    assert [marker.aggregate for marker in await world.lot.list_blocked()] == [A]
+    assert [block.aggregate for block in await world.lot.list_blocked()] == [A]
     assert (await world.parking.replay(A)).replayed == 2
     assert world.sent("a") == ids(2, 1, 3)
 
@@ -902,14 +904,14 @@ async def test_aggregates_of_two_types_and_one_id_are_parked_apart(world: World)
 async def test_what_waits_is_counted_anew_for_one_of_two_types_with_one_id(world: World) -> None:
     order = AggregateKey("order", A.id)
     await world.feed(large(1), event(2))
-    blocked = AggregateBlock(order).block(read(large(3)), "too large", [], world.now)
+    blocked = AggregateBlock(order).blocked_by(read(large(3)), "too large", [], world.now)
     await world.lot.store(replace(blocked, waiting=3))
     seconds = itertools.count(step=1)
     hurried = Parking(
         world.lot, world.topic, committed(world.lot), clock=world.clock, timer=lambda: next(seconds)
     )
     assert await hurried.replay(order) == Replayed(0, done=True)
-    assert [marker.aggregate for marker in await world.lot.list_blocked()] == [A]
+    assert [block.aggregate for block in await world.lot.list_blocked()] == [A]
 
 
 async def test_an_aggregate_of_any_id_can_be_parked(world: World) -> None:

@@ -33,7 +33,7 @@ from tests.support.memory import committed
 
 _ATTEMPTS = 6
 _LATER = timedelta(minutes=5)
-"""Longer than a claim or a reading of the markers lives."""
+"""Longer than a claim or a reading of the blocks lives."""
 
 
 @dataclass
@@ -98,7 +98,7 @@ class Story:
         await relay.forward([read(item) for item in items])
 
     async def discard(self) -> None:
-        await self.lot.markers([])  # an operator who sees an old list looks again
+        await self.lot.read_blocks([])  # an operator who sees an old list looks again
         found = [one for one in await self.listed() if one.sequence == 2 and not one.is_skip]
         for one in found:
             with suppress(NotInTheWay):
@@ -126,11 +126,11 @@ async def test_what_a_lost_answer_has_removed_is_not_counted_again(cosmos_server
             contact_key("a"),
         )
         events = [read(event_document("a", sequence)) for sequence in (1, 2, 3, 4)]
-        await lot.park(AggregateBlock(key).block(events[0], "refused", [], NOON), events)
-        marker = await lot.store((await lot.markers([key]))[key].claimed("replay", NOON))
+        await lot.park(AggregateBlock(key).blocked_by(events[0], "refused", [], NOON), events)
+        block = await lot.store((await lot.read_blocks([key]))[key].claimed("replay", NOON))
         delivered = [parked for parked, _ in await lot.waiting(key, 2)]
         container.fate = Fate(Loss.REPEATED, 1)
-        after = await lot.settle(marker, delivered, lambda newest: newest)
+        after = await lot.settle(block, delivered, lambda newest: newest)
         assert (after.blocked, after.waiting) == (True, 2)
         assert [parked.sequence for parked, _ in await lot.waiting(key, 9)] == [3, 4]
 
@@ -164,7 +164,7 @@ async def test_whatever_write_is_lost_the_contacts_events_arrive_once_in_order(
             expected = [story.event(sequence)["id"] for sequence in (1, 2, 3, 4, 5, 6)]
             expected[1] = SkipMarker(story.key, expected[1], 2, story.now).id
             assert topic.of(story.key) == expected, f"write {write}"
-            marker = (await story.lot.markers([story.key]))[story.key]
-            assert (marker.blocked, marker.waiting) == (False, 0), f"write {write}"
+            block = (await story.lot.read_blocks([story.key]))[story.key]
+            assert (block.blocked, block.waiting) == (False, 0), f"write {write}"
             assert await story.listed() == [], f"write {write}"
         assert write > 12, "so many writes has the story at least"

@@ -279,7 +279,7 @@ async def test_a_broker_that_stays_away_ends_the_run_after_its_patience(world: W
 async def test_a_parked_aggregate_is_skipped_and_listed_and_the_others_go_out(world: World) -> None:
     await world.store(document("a", 1), document("a", 2), document("b", 1))
     [second] = EVENTS.events([document("a", 2)])
-    await world.lot.park(AggregateBlock(A).block(second, "too large", [], utc_now()), [second])
+    await world.lot.park(AggregateBlock(A).blocked_by(second, "too large", [], utc_now()), [second])
     progress = await world.publish()
     assert progress.skipped == {A: "it is parked"}
     assert (progress.published, progress.whole) == (1, False)
@@ -297,14 +297,14 @@ async def test_an_aggregate_parked_during_the_run_is_skipped_from_there_on(world
     progress = RepublishingProgress()
     windows = work.publish(Span(0, 3), progress)
     await anext(windows)
-    marker = AggregateBlock(A).block(events[1], "too large", [], utc_now())
-    await world.lot.park(marker, [events[1]])
+    block = AggregateBlock(A).blocked_by(events[1], "too large", [], utc_now())
+    await world.lot.park(block, [events[1]])
     await anext(windows)
-    [parked] = (await world.lot.markers([A])).values()
+    [parked] = (await world.lot.read_blocks([A])).values()
     [waiting] = [one for one, _ in await world.lot.waiting(A, 10)]
     claimed = await world.lot.store(parked.claimed("replay", utc_now()))
     await world.lot.settle(claimed, [waiting], lambda newest: newest)
-    assert not (await world.lot.markers([A]))[A].blocked
+    assert not (await world.lot.read_blocks([A]))[A].blocked
     await anext(windows)
     assert progress.skipped == {A: "it is parked"}
     assert await world.received("a", 1) == again("a", 1)
@@ -328,7 +328,7 @@ async def test_a_discarded_events_skip_marker_is_republished_in_its_place(world:
     await world.store(*items)
     events = EVENTS.events(items)
     long_ago = utc_now() - timedelta(hours=1)
-    stopped = AggregateBlock(A).block(events[1], "too large", events[:1], long_ago)
+    stopped = AggregateBlock(A).blocked_by(events[1], "too large", events[:1], long_ago)
     await world.lot.park(stopped, events[1:])
     parking = Parking(world.lot, world.broker.publisher, world.originals)
     [in_the_way] = [one for one, _ in await world.lot.waiting(A, 1)]

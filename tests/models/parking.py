@@ -1,4 +1,4 @@
-"""A model of parking: two relays, replays and an operator over one marker; every order of their steps is searched.
+"""A model of parking: two relays, replays and an operator over one block; every order of their steps is searched.
 
 The feed has the events 1, 2 and 3 of one aggregate, in two pages. The broker refuses 2 and 3 until the reason is
 mended. A process may die, or lose an answer, at any step; a page may come again. ``Rule`` has the rules of
@@ -33,7 +33,7 @@ class Rule(Enum):
     BLOCKED_NEVER_EXPIRES = "blocked-never-expires"
 
 
-class Marker(NamedTuple):
+class Block(NamedTuple):
     """As ``cosmos_outbox.outbox.aggregate_block`` has it. ``version`` 0: not stored."""
 
     version: int = 0
@@ -50,9 +50,9 @@ class Relay(NamedTuple):
     """A relay at work on a page."""
 
     page: int
-    reading: Marker
+    reading: Block
     known: frozenset[int]
-    """What had been parked and sent when the markers were read."""
+    """What had been parked and sent when the blocks were read."""
     at: int = 0
     """The next event of the page."""
     refused: int = 0
@@ -73,7 +73,7 @@ class State(NamedTuple):
     checkpoint: int = 0
     topic: tuple[int, ...] = ()
     """What subscribers get, in order; the topic drops what it has seen."""
-    marker: Marker = Marker()
+    block: Block = Block()
     parked: frozenset[int] = frozenset()
     relays: tuple[Relay | None, Relay | None] = (None, None)
     replays: tuple[Replay | None, Replay | None] = (None, None)
@@ -87,7 +87,7 @@ class State(NamedTuple):
     replays_left: int = 1
     half_discarded: int = 0
     """With two writes in place of one transaction: an operator is between them."""
-    old: tuple[Marker, ...] = ()
+    old: tuple[Block, ...] = ()
     """What a lagging replica may show, where no read is consistent."""
     wrong: str = ""
 
@@ -113,8 +113,8 @@ class Parking:
             yield from self._relay(state, who)
             yield from self._replay(state, who)
         yield from self._operator(state)
-        if not self.holds(Rule.BLOCKED_NEVER_EXPIRES) and state.marker.blocked:
-            yield "the marker expires", state._replace(marker=Marker())
+        if not self.holds(Rule.BLOCKED_NEVER_EXPIRES) and state.block.blocked:
+            yield "the block expires", state._replace(block=Block())
 
     # The relay
 
@@ -128,7 +128,7 @@ class Parking:
             return
         if state.losses_left and (relay.at or relay.refused):  # before that it has done nothing
             yield f"relay {who} dies", _lost(self._idle(state, who))
-        marker, events = relay.reading, self._pages[relay.page]
+        block, events = relay.reading, self._pages[relay.page]
         if relay.refused:
             yield from self._park(state, who, relay, events[relay.at :], new=True)
         elif relay.at == len(events):
@@ -136,20 +136,20 @@ class Parking:
                 f"relay {who} checkpoints page {relay.page}",
                 self._idle(state, who)._replace(checkpoint=max(state.checkpoint, relay.page + 1)),
             )
-        elif events[relay.at] in marker.discarded and self.holds(Rule.REMEMBER_DISCARDED):
+        elif events[relay.at] in block.discarded and self.holds(Rule.REMEMBER_DISCARDED):
             yield (
                 f"relay {who} drops {events[relay.at]}",
                 self._with(state, who, relay._replace(at=relay.at + 1)),
             )
-        elif marker.blocked and not self._has_place(marker, events[relay.at]):
+        elif block.blocked and not self._has_place(block, events[relay.at]):
             yield from self._park(state, who, relay, events[relay.at :], new=False)
         else:
             yield from self._send(state, who, relay, events[relay.at])
 
     def _read(self, state: State, who: int, page: int) -> Iterator[tuple[str, State]]:
-        for marker in {state.marker, *state.old}:
-            relay = Relay(page, marker, state.settled)
-            yield f"relay {who} reads {marker} for page {page}", self._with(state, who, relay)
+        for block in {state.block, *state.old}:
+            relay = Relay(page, block, state.settled)
+            yield f"relay {who} reads {block} for page {page}", self._with(state, who, relay)
 
     def _send(self, state: State, who: int, relay: Relay, event: int) -> Iterator[tuple[str, State]]:
         if self._refuses(state, event):
@@ -167,15 +167,15 @@ class Parking:
     def _park(
         self, state: State, who: int, relay: Relay, events: tuple[int, ...], *, new: bool
     ) -> Iterator[tuple[str, State]]:
-        before, marker = state.marker, relay.reading
-        if before.version != marker.version and self.holds(Rule.PARK_AT_VERSION):
+        before, block = state.block, relay.reading
+        if before.version != block.version and self.holds(Rule.PARK_AT_VERSION):
             yield from self._read(self._idle(state, who), who, relay.page)
             return
         created = frozenset(events) - state.parked
-        count = marker.waiting + (len(created) if self.holds(Rule.COUNT_CREATES) else len(events))
-        after = marker._replace(version=before.version + 1, blocked=True, waiting=count)
+        count = block.waiting + (len(created) if self.holds(Rule.COUNT_CREATES) else len(events))
+        after = block._replace(version=before.version + 1, blocked=True, waiting=count)
         if new:
-            accepted = max(marker.accepted, relay.sent)
+            accepted = max(block.accepted, relay.sent)
             after = after._replace(in_the_way=events[0], accepted=accepted)
             if not self.holds(Rule.IDS_SURVIVE):
                 after = after._replace(discarded=frozenset())
@@ -192,12 +192,12 @@ class Parking:
     # Replays, by an operator or the timer
 
     def _replay(self, state: State, who: int) -> Iterator[tuple[str, State]]:
-        replay, marker = state.replays[who], state.marker
+        replay, block = state.replays[who], state.block
         if replay is None:
-            if marker.claim == who:
+            if block.claim == who:
                 yield (
                     f"the claim of replay {who} runs out",
-                    self._stored(state, marker._replace(claim=-1), same=True),
+                    self._stored(state, block._replace(claim=-1), same=True),
                 )
             elif self._may_claim(state, who):
                 yield from self._claim(state, who)
@@ -219,29 +219,29 @@ class Parking:
             )
 
     def _may_claim(self, state: State, who: int) -> bool:
-        marker = state.marker
+        block = state.block
         alike = (
-            who == 1 and state.replays[0] is None and marker.claim != 0
+            who == 1 and state.replays[0] is None and block.claim != 0
         )  # with the first one, which goes first
-        return marker.blocked and not alike and (marker.claim < 0 or not self.holds(Rule.ONE_REPLAY))
+        return block.blocked and not alike and (block.claim < 0 or not self.holds(Rule.ONE_REPLAY))
 
     def _claim(self, state: State, who: int) -> Iterator[tuple[str, State]]:
-        marker, by_timer = state.marker, self.holds(Rule.TIMER_HEALS) and not state.marker.in_the_way
+        block, by_timer = state.block, self.holds(Rule.TIMER_HEALS) and not state.block.in_the_way
         if not by_timer and not state.replays_left:
             return
         left = state if by_timer else state._replace(replays_left=state.replays_left - 1)
-        name = 0 if self.holds(Rule.REPLAY_CLEARS_NAME) else marker.in_the_way
-        claimed = self._stored(left, marker._replace(claim=who, in_the_way=name))
+        name = 0 if self.holds(Rule.REPLAY_CLEARS_NAME) else block.in_the_way
+        claimed = self._stored(left, block._replace(claim=who, in_the_way=name))
         items = tuple(sorted(state.parked, key=abs))
         yield f"replay {who} claims, with {items}", self._replaying(claimed, who, Replay(items))
 
     def _settle(self, state: State, who: int, replay: Replay) -> Iterator[tuple[str, State]]:
-        marker, out = state.marker, frozenset(replay.items[: replay.at]) & state.parked
-        if marker.claim != who:
+        block, out = state.block, frozenset(replay.items[: replay.at]) & state.parked
+        if block.claim != who:
             yield f"replay {who} is too late", self._replaying(state, who, None)
             return
-        accepted = max((marker.accepted, *map(abs, out)))
-        after = marker._replace(waiting=marker.waiting - len(out), accepted=accepted, claim=-1)
+        accepted = max((block.accepted, *map(abs, out)))
+        after = block._replace(waiting=block.waiting - len(out), accepted=accepted, claim=-1)
         if replay.refused:
             after = after._replace(in_the_way=replay.items[replay.at])
         elif after.waiting == 0 or not self.holds(Rule.END_AT_ZERO):
@@ -252,25 +252,25 @@ class Parking:
     # The operator
 
     def _operator(self, state: State) -> Iterator[tuple[str, State]]:
-        marker = state.marker
-        if not state.mended and marker.version:
+        block = state.block
+        if not state.mended and block.version:
             yield "the reason is mended", state._replace(mended=True)
         if state.half_discarded:
-            after = marker._replace(in_the_way=0, discarded=marker.discarded | {state.half_discarded})
-            yield "the marker follows", self._stored(state, after)._replace(half_discarded=0)
+            after = block._replace(in_the_way=0, discarded=block.discarded | {state.half_discarded})
+            yield "the block follows", self._stored(state, after)._replace(half_discarded=0)
             if state.losses_left:
                 yield "the operator's process dies", _lost(state._replace(half_discarded=0))
         elif (
             state.discards_left
-            and marker.blocked
+            and block.blocked
             and not (self.holds(Rule.FRESH_READING) and _may_send(state))
         ):
-            one = {marker.in_the_way} if self.holds(Rule.ONLY_IN_THE_WAY) else state.parked
+            one = {block.in_the_way} if self.holds(Rule.ONLY_IN_THE_WAY) else state.parked
             for event in sorted(number for number in one if number in state.parked and number > 0):
                 yield f"an operator discards {event}", self._discarded(state, event)
 
     def _discarded(self, state: State, event: int) -> State:
-        marker = state.marker
+        block = state.block
         skip_marker = {-event} if self.holds(Rule.SKIP_MARKER) else set()
         after = state._replace(
             parked=(state.parked - {event}) | skip_marker,
@@ -279,16 +279,16 @@ class Parking:
         )
         if not self.holds(Rule.ONE_TRANSACTION):
             return after._replace(half_discarded=event)
-        name = 0 if marker.in_the_way == event else marker.in_the_way
-        changed = marker._replace(in_the_way=name, discarded=marker.discarded | {event})
+        name = 0 if block.in_the_way == event else block.in_the_way
+        changed = block._replace(in_the_way=name, discarded=block.discarded | {event})
         if not skip_marker:
-            changed = changed._replace(waiting=marker.waiting - 1)
+            changed = changed._replace(waiting=block.waiting - 1)
         return self._stored(after, changed)
 
     # What they share
 
-    def _has_place(self, marker: Marker, event: int) -> bool:
-        return self.holds(Rule.REMEMBER_ACCEPTED) and event <= marker.accepted
+    def _has_place(self, block: Block, event: int) -> bool:
+        return self.holds(Rule.REMEMBER_ACCEPTED) and event <= block.accepted
 
     def _refuses(self, state: State, event: int) -> bool:
         return event > NEVER_REFUSED and not state.mended
@@ -303,10 +303,10 @@ class Parking:
             wrong = f"{event} is sent after it was discarded"
         return state._replace(topic=topic, wrong=wrong)
 
-    def _stored(self, state: State, marker: Marker, *, same: bool = False) -> State:
-        version = state.marker.version if same else state.marker.version + 1
-        old = state.old if self.holds(Rule.CONSISTENT_BEFORE_FREE) else (*state.old, state.marker)
-        return state._replace(marker=marker._replace(version=version), old=old)
+    def _stored(self, state: State, block: Block, *, same: bool = False) -> State:
+        version = state.block.version if same else state.block.version + 1
+        old = state.old if self.holds(Rule.CONSISTENT_BEFORE_FREE) else (*state.old, state.block)
+        return state._replace(block=block._replace(version=version), old=old)
 
     def _with(self, state: State, who: int, relay: Relay | None) -> State:
         return state._replace(relays=(relay, state.relays[1]) if who == 0 else (state.relays[0], relay))
@@ -321,31 +321,31 @@ class Parking:
         """What is wrong with a state; a state without a next step must be one that an operator can go on from."""
         if state.wrong:
             return state.wrong
-        if state.marker.waiting != len(state.parked):
-            return f"{state.marker.waiting} are counted, and {set(state.parked)} is parked"
+        if state.block.waiting != len(state.parked):
+            return f"{state.block.waiting} are counted, and {set(state.parked)} is parked"
         if any(True for _ in self.steps(state)):
             return None
-        marker = state.marker
-        if state.parked and not marker.blocked:
+        block = state.block
+        if state.parked and not block.blocked:
             return f"{set(state.parked)} is parked, and nobody will send it"
-        if marker.blocked and marker.in_the_way not in state.parked:
+        if block.blocked and block.in_the_way not in state.parked:
             return "the aggregate is blocked, and nothing that an operator could discard is in the way"
         return None
 
 
 def _same(state: State) -> State:
     """One state for all that differ in the name of a relay, or in the numbers of versions alone."""
-    seen = {0, state.marker.version, *(relay.reading.version for relay in state.relays if relay)}
+    seen = {0, state.block.version, *(relay.reading.version for relay in state.relays if relay)}
     number = {version: new for new, version in enumerate(sorted(seen | {old.version for old in state.old}))}
 
-    def renumbered(marker: Marker) -> Marker:
-        return marker._replace(version=number[marker.version])
+    def renumbered(block: Block) -> Block:
+        return block._replace(version=number[block.version])
 
     relays = sorted(
         (relay and relay._replace(reading=renumbered(relay.reading)) for relay in state.relays), key=hash
     )
     old = tuple(dict.fromkeys(map(renumbered, state.old)))
-    return state._replace(marker=renumbered(state.marker), relays=(relays[0], relays[1]), old=old)
+    return state._replace(block=renumbered(state.block), relays=(relays[0], relays[1]), old=old)
 
 
 def _may_send(state: State) -> bool:

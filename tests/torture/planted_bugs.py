@@ -198,7 +198,7 @@ PLANTED = (
         "parked-record-is-removed-before-the-broker-has-the-event",
         "cosmos_outbox/cosmos/relay/parking.py",
         "        parked = [event for _, event in waiting]\n",
-        "        await self.lot.settle(marker, [event for event, _ in waiting], lambda newest: newest)\n"
+        "        await self.lot.settle(block, [event for event, _ in waiting], lambda newest: newest)\n"
         "        parked = [event for _, event in waiting]\n",
         "interrupted-replays",
         (*_GAP, "no skip marker"),

@@ -43,7 +43,9 @@ class NothingKept(RelayFailures):
 
 
 class NeverAsked(CosmosParkingLot):
-    async def markers(self, _aggregates: Collection[AggregateKey]) -> Mapping[AggregateKey, AggregateBlock]:
+    async def read_blocks(
+        self, _aggregates: Collection[AggregateKey]
+    ) -> Mapping[AggregateKey, AggregateBlock]:
         await asyncio.Event().wait()
         raise AssertionError("cut off")
 

@@ -26,7 +26,7 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.operations.subscriber import ReadModel
 from outbox_simulation.engine.loop import Loop
-from tests.support.inbox import KEY, NOON, FakeEntries, FakeSource, Faults, event, skip_marker, project
+from tests.support.inbox import KEY, NOON, FakeEntries, FakeSource, Faults, event, project, skip_marker
 
 State = tuple[int, ...]
 

@@ -28,23 +28,23 @@ MONTH = timedelta(seconds=MAX_AGE_SECONDS)
 
 
 class _Contended(CosmosParkingLot):
-    """Others change the marker, so many times, before a discarding can."""
+    """Others change the block, so many times, before a discarding can."""
 
     races: int = 0
 
     async def discard(
-        self, marker: AggregateBlock, event: ParkedEvent, skip_marker: SkipMarker, reason: str
+        self, block: AggregateBlock, event: ParkedEvent, skip_marker: SkipMarker, reason: str
     ) -> None:
         if self.races:
             self.races -= 1
-            await self.store((await self.markers([marker.aggregate]))[marker.aggregate])
+            await self.store((await self.read_blocks([block.aggregate]))[block.aggregate])
             raise PreconditionFailed("others were faster")
-        await super().discard(marker, event, skip_marker, reason)
+        await super().discard(block, event, skip_marker, reason)
 
 
 async def _parked(lot: CosmosParkingLot) -> ParkedEvent:
     refused = read(event_document("a", 1))
-    await lot.park(AggregateBlock(CONTACT).block(refused, "refused", [], NOON), [refused])
+    await lot.park(AggregateBlock(CONTACT).blocked_by(refused, "refused", [], NOON), [refused])
     [(event, _)] = await lot.waiting(CONTACT, 1)
     return event
 
@@ -89,9 +89,11 @@ class _Slow(CosmosParkingLot):
         self.passed += self.seconds
         return await super().waiting(aggregate, limit)
 
-    async def markers(self, aggregates: Collection[AggregateKey]) -> Mapping[AggregateKey, AggregateBlock]:
+    async def read_blocks(
+        self, aggregates: Collection[AggregateKey]
+    ) -> Mapping[AggregateKey, AggregateBlock]:
         self.passed += self.seconds
-        return await super().markers(aggregates)
+        return await super().read_blocks(aggregates)
 
 
 async def test_a_replay_sends_no_longer_than_its_claim_lasts() -> None:
@@ -107,7 +109,7 @@ async def test_a_replay_sends_no_longer_than_its_claim_lasts() -> None:
 
 
 async def test_a_republishing_counts_its_reading_from_the_beginning() -> None:
-    """Rule ``fresh-reading``: the reading of the markers takes 40 s, and may be used for 60."""
+    """Rule ``fresh-reading``: the reading of the blocks takes 40 s, and may be used for 60."""
     topic, event = BusPublisher(), read(event_document("a", 1))
 
     async def one_event(span: Span) -> Window:
@@ -141,9 +143,9 @@ async def test_a_second_concurrent_upkeep_sends_and_logs_nothing(
     async with memory_lot(_OldList) as lot:
         with using(replace(SYSTEM, now=lambda: NOON)):
             await _parked(lot)
-        seen = (await lot.markers([CONTACT]))[CONTACT]
+        seen = (await lot.read_blocks([CONTACT]))[CONTACT]
         lot.listed = [seen if found == "a replay of what is too old" else seen.claimed("dead", NOON)]
-        await lot.store(seen.freed() if found == "nothing" else seen.claimed("other", now + MONTH))
+        await lot.store(seen.unblocked() if found == "nothing" else seen.claimed("other", now + MONTH))
 
         await Parking(lot, topic, committed(lot), clock=lambda: now).upkeep()
 
@@ -152,16 +154,16 @@ async def test_a_second_concurrent_upkeep_sends_and_logs_nothing(
 
 
 async def _left_alone(lot: CosmosParkingLot, now: datetime) -> bool:
-    before, topic = await lot.markers([CONTACT]), BusPublisher()
+    before, topic = await lot.read_blocks([CONTACT]), BusPublisher()
     await Parking(lot, topic, committed(lot), clock=lambda: now).upkeep()
-    return topic.sent == [] and await lot.markers([CONTACT]) == before
+    return topic.sent == [] and await lot.read_blocks([CONTACT]) == before
 
 
 async def test_an_event_waiting_for_an_operator_is_left_alone_by_the_upkeep(lot: CosmosParkingLot) -> None:
     """An event of a lower sequence that came later, after a failover say, has its place before the one in the way."""
     refused = read(event_document("a", 2))
-    await lot.park(AggregateBlock(CONTACT).block(refused, "refused", [], NOON), [refused])
-    await lot.park((await lot.markers([CONTACT]))[CONTACT], [read(event_document("a", 1))])
+    await lot.park(AggregateBlock(CONTACT).blocked_by(refused, "refused", [], NOON), [refused])
+    await lot.park((await lot.read_blocks([CONTACT]))[CONTACT], [read(event_document("a", 1))])
 
     assert await _left_alone(lot, NOON + MONTH - timedelta(hours=1))
 

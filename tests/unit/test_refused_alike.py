@@ -59,7 +59,7 @@ class Bench:
             await self.forward(*contacts)
 
     async def parked(self) -> set[str]:
-        blocked = {marker.aggregate for marker in await self.lot.list_blocked()}
+        blocked = {block.aggregate for block in await self.lot.list_blocked()}
         return {contact for contact in "abcdefgh" if contact_key(contact) in blocked}
 
 

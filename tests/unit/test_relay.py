@@ -107,14 +107,14 @@ async def test_an_event_with_an_unreadable_original_is_not_parked_as_delivered(l
 
 async def test_a_contact_released_while_the_relay_was_parking_behind_it_is_sent() -> None:
     class Released(CosmosParkingLot):
-        async def park(self, marker: AggregateBlock, events: Sequence[FeedEvent]) -> Collection[str]:
-            await self.store(marker.freed())
-            return await super().park(marker, events)
+        async def park(self, block: AggregateBlock, events: Sequence[FeedEvent]) -> Collection[str]:
+            await self.store(block.unblocked())
+            return await super().park(block, events)
 
     publisher = BusPublisher()
     async with memory_lot(Released) as lot:
         await lot.store(
-            replace(AggregateBlock(contact_key("a")).block(event("a", 2), "r", [], NOON), waiting=1)
+            replace(AggregateBlock(contact_key("a")).blocked_by(event("a", 2), "r", [], NOON), waiting=1)
         )
         result = await relay(publisher, lot).forward([event("a", 3)])
         assert (result.sent, result.parked) == (1, 0)
@@ -124,7 +124,7 @@ async def test_a_contact_released_while_the_relay_was_parking_behind_it_is_sent(
 
 async def test_an_aggregate_under_constant_change_waits_and_delays_no_other() -> None:
     class Contended(CosmosParkingLot):
-        async def park(self, marker: AggregateBlock, events: Sequence[FeedEvent]) -> Collection[str]:
+        async def park(self, block: AggregateBlock, events: Sequence[FeedEvent]) -> Collection[str]:
             raise PreconditionFailed("others")
 
     publisher = BusPublisher()
@@ -199,14 +199,14 @@ def test_events_of_two_aggregates_with_one_id_are_two() -> None:
     assert accepted.without([first, namesake]) == [namesake]
 
 
-async def test_nothing_is_sent_on_a_reading_of_the_markers_that_is_too_old() -> None:
+async def test_nothing_is_sent_on_a_reading_of_the_blocks_that_is_too_old() -> None:
     loop = asyncio.get_running_loop()
 
     class SlowToRead(CosmosParkingLot):
-        async def markers(
+        async def read_blocks(
             self, aggregates: Collection[AggregateKey]
         ) -> Mapping[AggregateKey, AggregateBlock]:
-            found = await super().markers(aggregates)
+            found = await super().read_blocks(aggregates)
             await asyncio.sleep(0.05)
             return found
 
@@ -237,13 +237,13 @@ async def test_events_accepted_before_the_time_was_over_are_not_sent_again(lot: 
 
 async def test_a_lot_that_is_away_makes_events_wait() -> None:
     class Away(CosmosParkingLot):
-        async def markers(
+        async def read_blocks(
             self, aggregates: Collection[AggregateKey]
         ) -> Mapping[AggregateKey, AggregateBlock]:
             raise Unavailable("away")
 
     class NoRoom(CosmosParkingLot):
-        async def park(self, marker: AggregateBlock, events: Sequence[FeedEvent]) -> Collection[str]:
+        async def park(self, block: AggregateBlock, events: Sequence[FeedEvent]) -> Collection[str]:
             raise Unavailable("away")
 
     publisher = BusPublisher()
@@ -340,6 +340,6 @@ async def test_an_event_that_has_no_form_in_json_is_parked_and_holds_up_no_other
     deep, other = replace(event("a", 1), data={"deep": nested(200_000)}), event("b", 1)
     result = await relay(publisher, lot).forward([deep, other])
     assert (result.sent, result.parked) == (1, 1)
-    refusal = (await lot.markers([deep.aggregate]))[deep.aggregate].refusal
+    refusal = (await lot.read_blocks([deep.aggregate]))[deep.aggregate].refusal
     assert refusal is not None
     assert refusal.reason == "the event's data has no form in JSON (RecursionError)"

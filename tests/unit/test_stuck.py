@@ -43,7 +43,7 @@ class World:
 
     async def park(self) -> None:
         first, second = (read_document(event_document("a", number)) for number in (1, 2))
-        await self.lot.park(AggregateBlock(A).block(first, "too large", [], NOON), [first, second])
+        await self.lot.park(AggregateBlock(A).blocked_by(first, "too large", [], NOON), [first, second])
 
     async def set_aside(self) -> None:
         for number, records in enumerate((self.board, self.mails), 1):

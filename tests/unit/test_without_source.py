@@ -13,7 +13,7 @@ from cosmos_outbox.inbox.errors import SourceBehind
 from cosmos_outbox.inbox.message import Event
 from cosmos_outbox.inbox.ports import NoSource
 from cosmos_outbox.inbox.read_model import Complete, HealReason, Put, SkipReason, StateInbox, decide
-from tests.support.inbox import KEY, NOON, FakeEntries, Faults, event, skip_marker, project
+from tests.support.inbox import KEY, NOON, FakeEntries, Faults, event, project, skip_marker
 
 State = tuple[int, ...]
 DELETED = event(3, action="Deleted")

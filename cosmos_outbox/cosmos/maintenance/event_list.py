@@ -157,8 +157,8 @@ class EventList:
             AggregateNotFound: no event of the aggregate is stored or parked.
             Throttled, Unavailable, Misconfigured: the store cannot be asked.
         """
-        marker = await self.lot.marker(aggregate)
-        waiting = await self.lot.list_waiting(aggregate, MOST_PARKED) if marker.blocked else []
+        block = await self.lot.read_block(aggregate)
+        waiting = await self.lot.list_waiting(aggregate, MOST_PARKED) if block.blocked else []
         parked = {each.event_id: each for each in waiting}
         with reported():
             key, stored = await self._query_stored(aggregate)
@@ -172,7 +172,7 @@ class EventList:
             shelf = parked.pop(str(item["id"]), None)
             passed = progress.has_passed(datetime.fromtimestamp(item["_ts"], UTC), token)
             state = EventState.UNKNOWN if passed is None else EventState.WAITING
-            if item["id"] in marker.discarded:
+            if item["id"] in block.discarded:
                 state = EventState.DISCARDED
             elif shelf:
                 state = EventState.PARKED

@@ -1,1 +1,1 @@
-"""Stores what the relay keeps: events that cannot be sent are parked with their marker, and sent as committed."""
+"""Stores what the relay keeps: events that cannot be sent are parked with their block, and sent as committed."""

@@ -1,6 +1,6 @@
-"""Converts parked events, skip markers and markers to Cosmos items, and back: no I/O; no other module knows their shape.
+"""Converts parked events, skip markers and blocks to Cosmos items, and back: no I/O; no other module knows their shape.
 
-An aggregate has one marker, under an id that is derived from its key.
+An aggregate has one block, under an id that is derived from its key.
 """
 
 import hashlib
@@ -71,30 +71,30 @@ class ParkedPage:
 
 
 Change = Callable[[AggregateBlock], AggregateBlock]
-"""A change that is applied to the newest marker."""
+"""A change that is applied to the newest block."""
 
 
 PARTITION = "parked"
 """The logical partition of the whole parking lot."""
 
 BLOCKED, FREE = "parkedAggregate", "freedAggregate"
-"""The ``type`` of a parked aggregate's marker, and of one that was parked recently."""
+"""The ``type`` of a parked aggregate's block, and of one that was parked recently."""
 
-MARKER_FIELDS = (
+BLOCK_FIELDS = (
     "id", "aggregateType", "aggregateId", "blockedBy", "reason", "blockedSince", "attempts", "attemptedAt", "passing",
     "stands", "replay", "replayUntil", "accepted", "tail", "waiting",
 )  # fmt: skip
-"""All fields but the events' ids, which may be thousands, and the version: enough to show a marker, not to store it."""
+"""All fields but the events' ids, which may be thousands, and the version: enough to show a block, not to store it."""
 
 _MOST_IDS = 5_000
-"""The most ids in a marker, which keeps it far below an item's limit of 2 MB."""
+"""The most ids in a block, which keeps it far below an item's limit of 2 MB."""
 
 _PLAIN_TYPE, _PLAIN_ID = re.compile(r"[A-Za-z0-9]+"), re.compile(r"[A-Za-z0-9._-]+")
 """Types and ids that may be part of an item's id; any other is hashed."""
 
 
 def naming(aggregate: AggregateKey | None) -> Item:
-    """Returns the fields with which a parked document, or a marker, names its aggregate; None: it belongs to none."""
+    """Returns the fields with which a parked document, or a block, names its aggregate; None: it belongs to none."""
     return {
         "aggregateType": aggregate.type if aggregate else None,
         "aggregateId": aggregate.id if aggregate else None,
@@ -107,39 +107,39 @@ def named(item: Mapping[str, Any]) -> AggregateKey | None:
     return None if kind is None else AggregateKey(kind, item["aggregateId"])
 
 
-def marker_item(marker: AggregateBlock, now: datetime, ttl: int) -> Item:
-    """Returns the item to store for a marker. Rule ``blocked-never-expires``: only a free one has a TTL.
+def block_item(block: AggregateBlock, now: datetime, ttl: int) -> Item:
+    """Returns the item to store for a block. Rule ``blocked-never-expires``: only a free one has a TTL.
 
-    ``ttl``: how long a free marker, and the ids in any marker, are kept, in seconds: as long as events are.
+    ``ttl``: how long a free block, and the ids in any block, are kept, in seconds: as long as events are.
     """
-    refusal = marker.refusal
+    refusal = block.refusal
     item = {
-        "id": marker_id(marker.aggregate),
+        "id": block_id(block.aggregate),
         "partitionKey": PARTITION,
-        "type": BLOCKED if marker.blocked else FREE,
-        **naming(marker.aggregate),
+        "type": BLOCKED if block.blocked else FREE,
+        **naming(block.aggregate),
         "blockedBy": refusal.event_id if refusal else None,
         "reason": refusal.reason if refusal else None,
-        "blockedSince": _text(marker.blocked_since),
+        "blockedSince": _text(block.blocked_since),
         "attempts": refusal.attempts if refusal else None,
         "attemptedAt": _text(refusal.at) if refusal else None,
         "passing": refusal.passing if refusal else None,
-        "stands": marker.stands,
-        "replay": marker.replay,
-        "replayUntil": _text(marker.replay_until),
-        "accepted": marker.accepted,
-        "tail": marker.tail,
-        "waiting": marker.waiting,
-        "discarded": _not_expired(marker.discarded, now, ttl),
-        "passed": _not_expired(marker.passed, now, ttl),
+        "stands": block.stands,
+        "replay": block.replay,
+        "replayUntil": _text(block.replay_until),
+        "accepted": block.accepted,
+        "tail": block.tail,
+        "waiting": block.waiting,
+        "discarded": _not_expired(block.discarded, now, ttl),
+        "passed": _not_expired(block.passed, now, ttl),
     }
-    return item if marker.blocked else item | {"ttl": ttl}
+    return item if block.blocked else item | {"ttl": ttl}
 
 
-def marker_of(item: Item) -> AggregateBlock:
-    """Returns the marker in an item that was read."""
+def block_of(item: Item) -> AggregateBlock:
+    """Returns the block in an item that was read."""
     key = named(item)
-    assert key is not None, "a marker names its aggregate"
+    assert key is not None, "a block names its aggregate"
     return AggregateBlock(
         key,
         version=item.get("_etag", ""),
@@ -162,8 +162,8 @@ def _not_expired(ids: Mapping[str, datetime], now: datetime, ttl: int) -> dict[s
     return {event_id: at.isoformat() for event_id, at in newest if at > since}
 
 
-def marker_id(aggregate: AggregateKey) -> str:
-    """Returns the id of an aggregate's marker."""
+def block_id(aggregate: AggregateKey) -> str:
+    """Returns the id of an aggregate's block."""
     if _PLAIN_TYPE.fullmatch(aggregate.type) and _PLAIN_ID.fullmatch(aggregate.id):
         return f"{aggregate.type}-{aggregate.id}"
     digest = hashlib.sha256(json.dumps([*aggregate]).encode()).hexdigest()[:32]
@@ -206,9 +206,9 @@ class ParkedDocuments:
 
     events: EventReader
 
-    def event_item(self, event: FeedEvent, marker: AggregateBlock, place: Place, *, at: datetime) -> Item:
-        """Returns the item of an event that is parked ``at`` this time (UTC), behind the marker."""
-        return self._item(event, _reason(event, marker), at) | {"position": _position(place)}
+    def event_item(self, event: FeedEvent, block: AggregateBlock, place: Place, *, at: datetime) -> Item:
+        """Returns the item of an event that is parked ``at`` this time (UTC), behind the block."""
+        return self._item(event, _reason(event, block), at) | {"position": _position(place)}
 
     def alone_item(self, poison: Poison, *, at: datetime) -> Item:
         """Returns the item of a document that belongs to no aggregate."""
@@ -228,24 +228,22 @@ class ParkedDocuments:
             "document": _kept(event.document, self.events.paths),
         }
 
-    def skip_marker_item(self, skip_marker: SkipMarker, discarded: Item) -> Item:
+    def skip_marker_item(self, skip: SkipMarker, discarded: Item) -> Item:
         """Returns the item of the skip marker that replaces an event's item."""
         paths = self.events.paths
-        document = skip_marker_document(
-            skip_marker, partition_key=paths.raw(discarded["document"]), paths=paths
-        )
+        document = skip_marker_document(skip, partition_key=paths.raw(discarded["document"]), paths=paths)
         return {
             "id": _digest("notice", discarded["id"]),
             "partitionKey": PARTITION,
             "type": EVENT,
             "notice": True,
-            "eventId": skip_marker.id,
-            **naming(skip_marker.aggregate),
+            "eventId": skip.id,
+            **naming(skip.aggregate),
             "action": ACTION,
-            "sequence": skip_marker.sequence,
+            "sequence": skip.sequence,
             "position": discarded["position"],
-            "reason": f"stands in the place of event {skip_marker.discarded_event_id}, which was discarded",
-            "parkedAt": skip_marker.created_at.isoformat(),
+            "reason": f"stands in the place of event {skip.discarded_event_id}, which was discarded",
+            "parkedAt": skip.created_at.isoformat(),
             "document": document,
         }
 
@@ -271,17 +269,17 @@ class ParkedDocuments:
         """Whether the item has more of the document than its location."""
         return bool(set(item["document"]) - set(place_of(item["document"], self.events.paths)))
 
-    def event(self, item: Item, marker: AggregateBlock | None) -> ParkedEvent:
-        """Returns the parked event in an item that was read; ``marker``: its aggregate's, if it is known."""
+    def event(self, item: Item, block: AggregateBlock | None) -> ParkedEvent:
+        """Returns the parked event in an item that was read; ``block``: its aggregate's, if it is known."""
         aggregate = named(item)
-        refusal = marker.refusal if marker else None
+        refusal = block.refusal if block else None
         refused = refusal if refusal and refusal.event_id == item["eventId"] else None
         state = ParkedState.WAITING
         if item["type"] == DISCARDED:
             state = ParkedState.DISCARDED
         elif aggregate is None:
             state = ParkedState.ALONE
-        elif marker and marker.in_the_way == item["eventId"]:
+        elif block and block.in_the_way == item["eventId"]:
             state = ParkedState.IN_THE_WAY
         return ParkedEvent(
             id=item["id"],
@@ -310,14 +308,14 @@ def _discarding(item: Mapping[str, Any]) -> Discarding | None:
     return Discarding(datetime.fromisoformat(item["discardedAt"]), item["discardReason"])
 
 
-def _reason(event: FeedEvent, marker: AggregateBlock) -> str:
+def _reason(event: FeedEvent, block: AggregateBlock) -> str:
     if isinstance(event, Poison):
         return event.reason
-    if marker.refusal is None:  # somebody edited the marker
+    if block.refusal is None:  # somebody edited the block
         return "waits until the aggregate is replayed"
-    if marker.refusal.event_id == event.id:
-        return marker.refusal.reason
-    return f"waits behind event {marker.refusal.event_id}"
+    if block.refusal.event_id == event.id:
+        return block.refusal.reason
+    return f"waits behind event {block.refusal.event_id}"
 
 
 def _position(place: Place) -> str:

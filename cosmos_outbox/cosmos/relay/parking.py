@@ -3,8 +3,8 @@
 A discarded event is replaced by a skip marker. The upkeep completes what a crash interrupted, and discards events that
 were parked for too long.
 
-A replay first claims the marker, which also unblocks the refused event: while it sends, no event can be discarded. An
-event is removed after the broker has accepted it, in one transaction with the marker. A replay that dies leaves its
+A replay first claims the block, which also unblocks the refused event: while it sends, no event can be discarded. An
+event is removed after the broker has accepted it, in one transaction with the block. A replay that dies leaves its
 claim, which expires, and perhaps an event that the broker already has: the next replay sends it again under its id.
 """
 
@@ -39,7 +39,7 @@ from cosmos_outbox.outbox.errors import (
     Unavailable,
 )
 from cosmos_outbox.outbox.feed import FeedEvent, SkipMarker, still_of
-from cosmos_outbox.outbox.publisher import Block, Publisher, deliver
+from cosmos_outbox.outbox.publisher import Publisher, SendFailure, deliver
 
 REPLAY_SECONDS = 20.0
 """The maximum time of a replay for a caller, finished or not."""
@@ -147,65 +147,65 @@ class Parking:
         """
         until = self.timer() + UPKEEP_SECONDS
         too_old = self.clock() - timedelta(seconds=self.max_age_seconds)
-        markers = await self.lot.list_blocked()
-        telemetry.blocked([one.blocked_since for one in markers if one.blocked_since], self.clock())
-        free = [one for one in markers if not one.is_replayed(self.clock())]
+        blocks = await self.lot.list_blocked()
+        telemetry.blocked([one.blocked_since for one in blocks if one.blocked_since], self.clock())
+        free = [one for one in blocks if not one.is_replayed(self.clock())]
         turns = deque(sorted(free, key=_turn))
         while turns and self.timer() < until:
-            marker = turns.popleft()
-            if not await self._tend(marker, too_old):
-                turns.append(marker)
+            block = turns.popleft()
+            if not await self._tend(block, too_old):
+                turns.append(block)
         for event in await self.lot.alone_since_before(too_old):
             try:
                 await self.discard(event.id, EXPIRED)
             except OutboxError as error:
                 _log.warning("document %s, which belongs to no aggregate, stays: %s", event.event_id, error)
 
-    async def _tend(self, marker: AggregateBlock, too_old: datetime) -> bool:
+    async def _tend(self, block: AggregateBlock, too_old: datetime) -> bool:
         """Replays an aggregate without a blocking event (rule ``timer-heals``). Returns False if more is to be sent.
 
         An aggregate whose receiver fails is replayed after its pause, as if by an operator; its event is discarded at
         the maximum age like any other, since it may hold personal data.
         """
         try:
-            is_free = marker.in_the_way is None
-            if marker.refusal is not None and marker.refusal.passing:
-                is_free = self.clock() >= tried_again_at(marker.refusal)
-            if (marker.in_the_way and await self._discard_by_age(marker, too_old)) or is_free:
-                return (await self.replay(marker.aggregate, SHARE_SECONDS)).done
+            is_free = block.in_the_way is None
+            if block.refusal is not None and block.refusal.passing:
+                is_free = self.clock() >= tried_again_at(block.refusal)
+            if (block.in_the_way and await self._discard_by_age(block, too_old)) or is_free:
+                return (await self.replay(block.aggregate, SHARE_SECONDS)).done
         except (NotParked, BeingReplayed, NotInTheWay):
-            _log.debug("%s is tended by others", marker.aggregate)
+            _log.debug("%s is tended by others", block.aggregate)
         except OutboxError as error:
-            _log.warning("the parked events of %s wait: %s", marker.aggregate, error)
+            _log.warning("the parked events of %s wait: %s", block.aggregate, error)
         return True
 
-    async def _discard_by_age(self, marker: AggregateBlock, too_old: datetime) -> bool:
+    async def _discard_by_age(self, block: AggregateBlock, too_old: datetime) -> bool:
         """Discards the blocking event if it is too old; returns False if it is not."""
-        if marker.blocked_since is None or marker.blocked_since > too_old:
+        if block.blocked_since is None or block.blocked_since > too_old:
             return False
-        for event in await self.lot.list_waiting(marker.aggregate, 1):
-            if event.event_id == marker.in_the_way:
+        for event in await self.lot.list_waiting(block.aggregate, 1):
+            if event.event_id == block.in_the_way:
                 if event.parked_at > too_old:
                     return False
                 await self.discard(event.id, EXPIRED)
         return True
 
-    async def _marker_of(self, event: ParkedEvent, aggregate: AggregateKey) -> AggregateBlock:
-        """Returns the marker of the aggregate that the event blocks (rule ``only-in-the-way``). Raises NotInTheWay."""
-        marker = await self.lot.marker(aggregate)
-        if marker.in_the_way == event.event_id:
-            return marker
-        if marker.in_the_way is None:
+    async def _block_of(self, event: ParkedEvent, aggregate: AggregateKey) -> AggregateBlock:
+        """Returns the block of the aggregate that the event blocks (rule ``only-in-the-way``). Raises NotInTheWay."""
+        block = await self.lot.read_block(aggregate)
+        if block.in_the_way == event.event_id:
+            return block
+        if block.in_the_way is None:
             raise NotInTheWay(f"{aggregate} is being replayed, or has been: look at its parked events again")
         raise NotInTheWay(
-            f"event {event.event_id} waits behind event {marker.in_the_way}, and only that one can be discarded: "
+            f"event {event.event_id} waits behind event {block.in_the_way}, and only that one can be discarded: "
             f"discard it, or replay {aggregate}"
         )
 
-    def _relays_may_send_for(self, marker: AggregateBlock) -> float:
+    def _relays_may_send_for(self, block: AggregateBlock) -> float:
         """Returns the seconds in which a relay may act on a reading from before the block (rule ``fresh-reading``)."""
-        assert marker.blocked_since is not None, "something is in the way of a blocked aggregate only"
-        age = (self.clock() - marker.blocked_since).total_seconds()
+        assert block.blocked_since is not None, "something is in the way of a blocked aggregate only"
+        age = (self.clock() - block.blocked_since).total_seconds()
         return max(0.0, _CLOCKS_DIFFER * self.reading_seconds - age)
 
     async def _discard(self, event: ParkedEvent, reason: str) -> None:
@@ -213,11 +213,11 @@ class Parking:
         if event.aggregate is None:
             await self.lot.discard_alone(event, reason)
             return
-        marker = await self._marker_of(event, event.aggregate)
-        await self.pause(self._relays_may_send_for(marker))
+        block = await self._block_of(event, event.aggregate)
+        await self.pause(self._relays_may_send_for(block))
         now = self.clock()
-        skip_marker = SkipMarker(marker.aggregate, event.event_id, event.sequence, now)
-        await self.lot.discard(marker.with_discarded(event.event_id, now), event, skip_marker, reason)
+        skip_marker = SkipMarker(block.aggregate, event.event_id, event.sequence, now)
+        await self.lot.discard(block.with_discarded(event.event_id, now), event, skip_marker, reason)
 
     async def replay(self, aggregate: AggregateKey, seconds: float = REPLAY_SECONDS) -> Replayed:
         """Sends an aggregate's parked events in order; new ones queue behind them until all are sent.
@@ -229,86 +229,86 @@ class Parking:
             BeingReplayed: another replay of the aggregate is running.
             StillUnsendable: an event cannot be sent: discard the event, or remove the reason, then replay again.
             NotDelivered: the broker is unavailable, or its answer was lost: the upkeep or an operator replays again.
-            ConcurrentChange: others changed the marker in every attempt.
+            ConcurrentChange: others changed the block in every attempt.
             Throttled, Unavailable: the store did not answer.
         """
-        marker = await self._claim(aggregate)
+        block = await self._claim(aggregate)
         replayed, until = 0, self.timer() + seconds
         try:
-            while marker.blocked and self.timer() < until:
+            while block.blocked and self.timer() < until:
                 waiting = await self.lot.waiting(aggregate, _CHUNK)
                 if waiting:
-                    marker, sent = await self._send(marker, waiting, seconds)
+                    block, sent = await self._send(block, waiting, seconds)
                     replayed += sent
                 else:
-                    marker = await self.lot.recount(marker)
+                    block = await self.lot.recount(block)
         except PreconditionFailed:  # the answer to our own change was lost, or the claim has expired
-            marker = await self._read_outcome(aggregate)
-        if marker.blocked:
-            await self._give_back(marker)
+            block = await self._read_outcome(aggregate)
+        if block.blocked:
+            await self._give_back(block)
             return Replayed(replayed, done=False)
         _log.info("replayed %s: sent %d event(s), no event is parked any more", aggregate, replayed)
         return Replayed(replayed, done=True)
 
     async def _claim(self, aggregate: AggregateKey) -> AggregateBlock:
-        """Claims the marker and returns it. Raises NotParked, BeingReplayed, ConcurrentChange."""
+        """Claims the block and returns it. Raises NotParked, BeingReplayed, ConcurrentChange."""
         replay = new_id().hex
         for _ in range(_RACES):
-            marker = await self._read_blocked(aggregate)
-            if marker.replay != replay and marker.is_replayed(self.clock()):
+            block = await self._read_blocked(aggregate)
+            if block.replay != replay and block.is_replayed(self.clock()):
                 raise _being_replayed(aggregate)
             with contextlib.suppress(PreconditionFailed):
-                return await self.lot.store(marker.claimed(replay, self._claimed_until()))
+                return await self.lot.store(block.claimed(replay, self._claimed_until()))
         raise ConcurrentChange(f"others changed the parked events of {aggregate} each time: replay again")
 
     async def _read_blocked(self, aggregate: AggregateKey) -> AggregateBlock:
-        marker = await self.lot.marker(aggregate)
-        if not marker.blocked:
+        block = await self.lot.read_block(aggregate)
+        if not block.blocked:
             raise NotParked(f"{aggregate} is not parked: take an aggregate from the list of parked events")
-        return marker
+        return block
 
     def _claimed_until(self) -> datetime:
         return self.clock() + timedelta(seconds=self.reading_seconds + _CLAIM_MARGIN_SECONDS)
 
     async def _send(
-        self, marker: AggregateBlock, waiting: _Waiting, seconds: float
+        self, block: AggregateBlock, waiting: _Waiting, seconds: float
     ) -> tuple[AggregateBlock, int]:
         """Sends the first parked events, and removes those that the broker has.
 
-        Returns the new marker, and the number of removed events.
+        Returns the new block, and the number of removed events.
         """
         parked = [event for _, event in waiting]
         self.originals.forget(parked)  # an operator may have repaired a document since it was read
         try:
-            send_until = monotonic() + self._seconds_to_send(marker, seconds)
+            send_until = monotonic() + self._seconds_to_send(block, seconds)
             async with asyncio.timeout(send_until - monotonic()):
                 verified = await self.originals.verify(parked)
         except TimeoutError:
-            await self._give_back(marker)
+            await self._give_back(block)
             raise NotDelivered(
                 "the events could not be sent in time: replay again later", FailureReason.TOO_SLOW
             ) from None
-        events = [still_of(marker.aggregate, event) for event in verified]
+        events = [still_of(block.aggregate, event) for event in verified]
         [delivery] = await deliver(self.publisher, [events], send_until)
         sent, now = events[: delivery.sent], self.clock()
         self.originals.forget(sent)
         out = [event for event, _ in waiting[: delivery.sent]]
-        if delivery.block is not None:
-            return await self._take_refusal(marker, waiting, delivery.sent, sent, delivery.block)
+        if delivery.failure is not None:
+            return await self._take_refusal(block, waiting, delivery.sent, sent, delivery.failure)
         if delivery.waits_for is not None:
-            ended = AggregateBlock.given_back if sent else lambda newest: newest.in_vain(now)
-            await self.lot.settle(marker, out, lambda newest: ended(newest.with_accepted(sent, now)))
+            ended = AggregateBlock.released if sent else lambda newest: newest.backed_off(now)
+            await self.lot.settle(block, out, lambda newest: ended(newest.with_accepted(sent, now)))
             raise NotDelivered(
-                f"{delivery.waits_for}: when that is repaired, replay {marker.aggregate} again", delivery.why
+                f"{delivery.waits_for}: when that is repaired, replay {block.aggregate} again", delivery.why
             )
         until = self._claimed_until()
         change = lambda newest: replace(newest.with_accepted(sent, now), replay_until=until)  # noqa: E731
-        return await self.lot.settle(marker, out, change), len(out)
+        return await self.lot.settle(block, out, change), len(out)
 
-    def _seconds_to_send(self, marker: AggregateBlock, seconds: float) -> float:
+    def _seconds_to_send(self, block: AggregateBlock, seconds: float) -> float:
         """Returns the time to send, within the claim. Raises TimeoutError if nothing may be sent any more."""
-        assert marker.replay_until is not None, "a replay sends under a claim"
-        left = (marker.replay_until - self.clock()).total_seconds() - _CLOCKS_DIFFER_SECONDS
+        assert block.replay_until is not None, "a replay sends under a claim"
+        left = (block.replay_until - self.clock()).total_seconds() - _CLOCKS_DIFFER_SECONDS
         if left <= 0:
             raise TimeoutError
         answer = self.publisher.guarantees.answer_seconds
@@ -316,58 +316,58 @@ class Parking:
 
     async def _take_refusal(
         self,
-        marker: AggregateBlock,
+        block: AggregateBlock,
         waiting: _Waiting,
         accepted: int,
         sent: Sequence[FeedEvent],
-        block: Block,
+        failure: SendFailure,
     ) -> tuple[AggregateBlock, int]:
         """Handles a refused event. Raises StillUnsendable, unless it is a skip marker, which is dropped."""
         refused, now = waiting[accepted][0], self.clock()
         out = [event for event, _ in waiting[:accepted]]
-        if refused.is_skip and block.passing:
-            await self.lot.settle(marker, out, lambda newest: newest.with_accepted(sent, now).given_back())
-            raise NotDelivered(f"{block.reason}: a skip marker waits, and is tried again by itself")
+        if refused.is_skip and failure.passing:
+            await self.lot.settle(block, out, lambda newest: newest.with_accepted(sent, now).released())
+            raise NotDelivered(f"{failure.reason}: a skip marker waits, and is tried again by itself")
         if refused.is_skip:
             _log.error(
                 "the skip marker in the place of a discarded event of %s cannot be sent: %s. It is dropped, and "
                 "subscribers see a gap at sequence %s",
-                marker.aggregate,
-                block.reason,
+                block.aggregate,
+                failure.reason,
                 refused.sequence,
             )
-            marker = await self.lot.settle(
-                marker, [*out, refused], lambda newest: newest.with_accepted(sent, now)
+            block = await self.lot.settle(
+                block, [*out, refused], lambda newest: newest.with_accepted(sent, now)
             )
-            return marker, len(out)
+            return block, len(out)
         await self.lot.settle(
-            marker,
+            block,
             out,
             lambda newest: newest.with_accepted(sent, now).refused(
-                refused.event_id, block.reason, now, passing=block.passing
+                refused.event_id, failure.reason, now, passing=failure.passing
             ),
         )
         raise StillUnsendable(
-            f"event {refused.event_id} (parked as {refused.id}) cannot be sent: {block.reason}. {len(out)} event(s) "
-            f"before it were sent. {_what_helps(block.passing)}"
+            f"event {refused.event_id} (parked as {refused.id}) cannot be sent: {failure.reason}. {len(out)} event(s) "
+            f"before it were sent. {_what_helps(failure.passing)}"
         )
 
-    async def _give_back(self, marker: AggregateBlock) -> None:
+    async def _give_back(self, block: AggregateBlock) -> None:
         """Releases the claim. If that fails, it expires by itself."""
         with contextlib.suppress(PreconditionFailed, Throttled, Unavailable):
-            await self.lot.settle(marker, [], AggregateBlock.given_back)
+            await self.lot.settle(block, [], AggregateBlock.released)
 
     async def _read_outcome(self, aggregate: AggregateKey) -> AggregateBlock:
-        """Reads the marker after a change without an answer, our own or another's. Raises as the replay does."""
-        marker = await self.lot.marker(aggregate)
-        if marker.blocked and marker.in_the_way is not None and marker.refusal is not None:
+        """Reads the block after a change without an answer, our own or another's. Raises as the replay does."""
+        block = await self.lot.read_block(aggregate)
+        if block.blocked and block.in_the_way is not None and block.refusal is not None:
             raise StillUnsendable(
-                f"event {marker.in_the_way} cannot be sent: {marker.refusal.reason}. "
-                f"{_what_helps(marker.refusal.passing)}"
+                f"event {block.in_the_way} cannot be sent: {block.refusal.reason}. "
+                f"{_what_helps(block.refusal.passing)}"
             )
-        if marker.blocked:
+        if block.blocked:
             raise _being_replayed(aggregate)
-        return marker
+        return block
 
 
 def _what_helps(passing: bool) -> str:
@@ -380,8 +380,8 @@ def _being_replayed(aggregate: AggregateKey) -> BeingReplayed:
     return BeingReplayed(f"{aggregate} is being replayed: wait, then look at it again")
 
 
-def _turn(marker: AggregateBlock) -> float:
-    return randomness().random() * (marker.refusal.attempts if marker.refusal else 1)
+def _turn(block: AggregateBlock) -> float:
+    return randomness().random() * (block.refusal.attempts if block.refusal else 1)
 
 
 def tried_again_at(refusal: Refusal) -> datetime:

@@ -1,7 +1,7 @@
-"""Changes parked events and their marker together: all are in one logical partition of one container.
+"""Changes parked events and their block together: all are in one logical partition of one container.
 
-A marker is replaced at the version that was read, in one transaction with the events that it counts. The cause of a
-refused transaction is found by a read with the refusal's own session token: either the marker has changed, or some of
+A block is replaced at the version that was read, in one transaction with the events that it counts. The cause of a
+refused transaction is found by a read with the refusal's own session token: either the block has changed, or some of
 the events were parked, or removed, by an earlier attempt whose answer was lost.
 
 A read raises Throttled or Unavailable. A write raises StoreFailed, since what a refusal means depends on the write.
@@ -13,21 +13,21 @@ from datetime import datetime
 from typing import Any
 
 from cosmos_outbox.cosmos.relay.parked_documents import (
+    BLOCK_FIELDS,
     BLOCKED,
     DISCARDED,
     EVENT,
     EVENT_FIELDS,
     FREE,
-    MARKER_FIELDS,
     PARTITION,
     Change,
     ParkedDocuments,
     ParkedEvent,
     ParkedPage,
+    block_id,
+    block_item,
+    block_of,
     chunks,
-    marker_id,
-    marker_item,
-    marker_of,
     named,
 )
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write, of_fields, reported
@@ -47,8 +47,8 @@ _IDS_AT_ONCE = 200
 ITEMS_AT_ONCE = 1000
 
 
-_MARKERS = "SELECT * FROM c WHERE ARRAY_CONTAINS(@types, c.type)"
-_LISTED_MARKERS = of_fields(MARKER_FIELDS, _MARKERS)
+_BLOCKS = "SELECT * FROM c WHERE ARRAY_CONTAINS(@types, c.type)"
+_LISTED_BLOCKS = of_fields(BLOCK_FIELDS, _BLOCKS)
 _LISTED = of_fields(EVENT_FIELDS, "SELECT * FROM c WHERE c.type = @type ")
 _EVENTS = f"{_LISTED}ORDER BY c.parkedAt"
 _ALONE = f"{_LISTED}AND c.aggregateType = null AND c.parkedAt < @at"
@@ -57,8 +57,8 @@ _WAITING = f"SELECT * {_OF_ONE} ORDER BY c.position"
 _LISTED_WAITING = of_fields(EVENT_FIELDS, _WAITING)
 _COUNT = f"SELECT COUNT(1) AS count {_OF_ONE}"
 
-FEW_AGGREGATES, FEW_MARKERS = 20, 500
-"""Up to so many aggregates are read by name; for more, up to so many markers are read at once."""
+FEW_AGGREGATES, FEW_BLOCKS = 20, 500
+"""Up to so many aggregates are read by name; for more, up to so many blocks are read at once."""
 
 _RACES = 5
 _MANY = 100
@@ -68,7 +68,7 @@ _REFUSED_CONTENT = {Kind.TOO_LARGE, Kind.INVALID}
 class CosmosParkingLot:
     """Stores events that cannot be sent, and the events that wait behind them, durably.
 
-    Rule ``one-transaction``: a marker, its count and the events that it counts change together, at the marker's
+    Rule ``one-transaction``: a block, its count and the events that it counts change together, at the block's
     version. Every call raises Throttled or Unavailable if the store could not be used, with the reason. After
     Unavailable a change may or may not be stored: the next call finds out.
     """
@@ -88,42 +88,42 @@ class CosmosParkingLot:
         self._ttl = ttl_seconds
         self._clock = clock
 
-    async def markers(self, aggregates: Collection[AggregateKey]) -> Mapping[AggregateKey, AggregateBlock]:
-        """Returns the markers of these aggregates, with a consistent read (rule ``consistent-before-free``)."""
+    async def read_blocks(self, keys: Collection[AggregateKey]) -> Mapping[AggregateKey, AggregateBlock]:
+        """Returns the blocks of these aggregates, with a consistent read (rule ``consistent-before-free``)."""
         await self._renew_token()
-        items = await self._all_markers() if len(aggregates) > FEW_AGGREGATES else None
+        items = await self._read_all_blocks() if len(keys) > FEW_AGGREGATES else None
         if items is None:
-            items = await self._read_many([marker_id(aggregate) for aggregate in aggregates])
-        found = {marker.aggregate: marker for marker in map(marker_of, items)}
-        return {aggregate: found[aggregate] for aggregate in aggregates if aggregate in found}
+            items = await self._read_many([block_id(key) for key in keys])
+        found = {block.aggregate: block for block in map(block_of, items)}
+        return {key: found[key] for key in keys if key in found}
 
-    async def marker(self, aggregate: AggregateKey) -> AggregateBlock:
-        """Returns the marker of one aggregate, with a consistent read; where there is none, an empty one."""
-        return (await self.markers([aggregate])).get(aggregate, AggregateBlock(aggregate))
+    async def read_block(self, aggregate: AggregateKey) -> AggregateBlock:
+        """Returns the block of one aggregate, with a consistent read; where there is none, an empty one."""
+        return (await self.read_blocks([aggregate])).get(aggregate, AggregateBlock(aggregate))
 
-    async def _all_markers(self) -> list[Item] | None:
-        """Reads all markers in one small query for a page of many aggregates; None: there are too many markers."""
-        items, more = await self._page(_MARKERS, {"@types": [BLOCKED, FREE]}, FEW_MARKERS, None)
+    async def _read_all_blocks(self) -> list[Item] | None:
+        """Reads all blocks in one small query for a page of many aggregates; None: there are too many blocks."""
+        items, more = await self._page(_BLOCKS, {"@types": [BLOCKED, FREE]}, FEW_BLOCKS, None)
         return None if more else items
 
     async def list_blocked(self) -> Sequence[AggregateBlock]:
-        """Returns the markers of all parked aggregates, possibly stale: for display, not to be stored."""
-        items = self._query(_LISTED_MARKERS, {"@types": [BLOCKED]})
-        return [marker_of(item) async for item in items]
+        """Returns the blocks of all parked aggregates, possibly stale: for display, not to be stored."""
+        items = self._query(_LISTED_BLOCKS, {"@types": [BLOCKED]})
+        return [block_of(item) async for item in items]
 
-    async def park(self, marker: AggregateBlock, events: Sequence[FeedEvent]) -> Collection[str]:
+    async def park(self, block: AggregateBlock, events: Sequence[FeedEvent]) -> Collection[str]:
         """Parks events of a blocked aggregate in order. Already parked ones are not changed.
 
-        Rule ``park-at-version``: only behind the marker that was read, however old that reading is. A crash halfway
+        Rule ``park-at-version``: only behind the block that was read, however old that reading is. A crash halfway
         leaves the first events parked. Returns the ids of the events that were certainly not parked before.
 
         Raises:
-            PreconditionFailed: the marker is not, or no longer, at ``marker.version``: read and decide again.
+            PreconditionFailed: the block is not, or no longer, at ``block.version``: read and decide again.
         """
-        behind, places = marker.with_parked(events)
+        behind, places = block.with_parked(events)
         now = self._clock()
         items = [
-            self._documents.event_item(event, marker, place, at=now)
+            self._documents.event_item(event, block, place, at=now)
             for event, place in zip(events, places, strict=True)
         ]
         ids = {item["id"]: event.id for item, event in zip(items, events, strict=True)}
@@ -133,53 +133,51 @@ class CosmosParkingLot:
             parked.update(ids[item["id"]] for item in new)
         return parked
 
-    async def _park(self, marker: AggregateBlock, new: list[Item]) -> tuple[AggregateBlock, list[Item]]:
+    async def _park(self, block: AggregateBlock, new: list[Item]) -> tuple[AggregateBlock, list[Item]]:
         """Parks in one transaction; in halves if the store refuses it, since a refusal names no document."""
         for _ in range(_RACES):
             if not new:
-                return marker, new
+                return block, new
             try:
-                return await self._put(_counted(marker, len(new)), *map(Write.create, new)), new
+                return await self._put(_counted(block, len(new)), *map(Write.create, new)), new
             except StoreFailed as error:
                 if error.failure.kind in _REFUSED_CONTENT and len(new) > 1:
-                    return await self._park_halves(marker, new)
+                    return await self._park_halves(block, new)
                 if error.failure.kind in _REFUSED_CONTENT and any(map(self._documents.has_document, new)):
                     new = [self._documents.without_document(item) for item in new]
                     continue
                 if error.failure.kind not in CHANGED:
                     raise error.failure.passing() from error
-            await self._must_be_at(marker)
+            await self._must_be_at(block)
             parked = await self._still_there([item["id"] for item in new])
             new = [item for item in new if item["id"] not in parked]
         raise _changed()
 
-    async def _park_halves(
-        self, marker: AggregateBlock, new: list[Item]
-    ) -> tuple[AggregateBlock, list[Item]]:
+    async def _park_halves(self, block: AggregateBlock, new: list[Item]) -> tuple[AggregateBlock, list[Item]]:
         """Parks each half: only the documents that the store does not take are left out."""
         middle = len(new) // 2
-        marker, first = await self._park(marker, new[:middle])
-        marker, second = await self._park(marker, new[middle:])
-        return marker, first + second
+        block, first = await self._park(block, new[:middle])
+        block, second = await self._park(block, new[middle:])
+        return block, first + second
 
-    async def _must_be_at(self, marker: AggregateBlock) -> None:
-        newest = await self._read(marker_id(marker.aggregate))
-        if (newest["_etag"] if newest else "") != marker.version:
+    async def _must_be_at(self, block: AggregateBlock) -> None:
+        newest = await self._read(block_id(block.aggregate))
+        if (newest["_etag"] if newest else "") != block.version:
             raise _changed()
 
-    async def store(self, marker: AggregateBlock) -> AggregateBlock:
-        """Stores a changed marker. Raises PreconditionFailed as :meth:`park` does. Returns the stored marker."""
+    async def store(self, block: AggregateBlock) -> AggregateBlock:
+        """Stores a changed block. Raises PreconditionFailed as :meth:`park` does. Returns the stored block."""
         try:
-            return await self._put(marker)
+            return await self._put(block)
         except StoreFailed as error:
             raise _changed() if error.failure.kind in CHANGED else error.failure.passing() from error
 
     async def settle(
-        self, marker: AggregateBlock, delivered: Sequence[ParkedEvent], change: Change
+        self, block: AggregateBlock, delivered: Sequence[ParkedEvent], change: Change
     ) -> AggregateBlock:
-        """Removes parked events that the broker has, and changes the marker of the replay that sent them.
+        """Removes parked events that the broker has, and changes the block of the replay that sent them.
 
-        The relay may have parked more events behind the marker since, so the change is applied to the newest marker.
+        The relay may have parked more events behind the block since, so the change is applied to the newest block.
         Rule ``end-at-zero``: once nothing waits, the aggregate is unblocked.
 
         Raises:
@@ -187,42 +185,42 @@ class CosmosParkingLot:
         """
         ids = [event.id for event in delivered]
         for _ in range(_RACES):
-            after = _freed_at_zero(_counted(change(marker), -len(ids)))
+            after = _unblocked_at_zero(_counted(change(block), -len(ids)))
             try:
                 return await self._put(after, *map(Write.delete, ids))
             except StoreFailed as error:
-                marker = await self._read_still_replayed(marker, error)
+                block = await self._read_still_replayed(block, error)
                 ids = await self._still_there(ids)
         raise _changed()
 
     async def _still_there(self, ids: Sequence[str]) -> list[str]:
         return [item["id"] for item in await self._read_many(ids, ["id"])]
 
-    async def recount(self, marker: AggregateBlock) -> AggregateBlock:
+    async def recount(self, block: AggregateBlock) -> AggregateBlock:
         """Recounts the waiting events, as after a manual removal. Raises PreconditionFailed as :meth:`settle` does."""
         for _ in range(_RACES):
             with reported(Failure.passing):
-                count = await self._container.count(_COUNT, _of(marker.aggregate), partition_key=PARTITION)
+                count = await self._container.count(_COUNT, _of(block.aggregate), partition_key=PARTITION)
             try:
-                return await self._put(_freed_at_zero(replace(marker, waiting=count)))
+                return await self._put(_unblocked_at_zero(replace(block, waiting=count)))
             except StoreFailed as error:
-                marker = await self._read_still_replayed(marker, error)
+                block = await self._read_still_replayed(block, error)
         raise _changed()
 
-    async def _read_still_replayed(self, marker: AggregateBlock, error: StoreFailed) -> AggregateBlock:
-        """Returns the marker as others have changed it, if the replay is still the same. Raises PreconditionFailed."""
+    async def _read_still_replayed(self, block: AggregateBlock, error: StoreFailed) -> AggregateBlock:
+        """Returns the block as others have changed it, if the replay is still the same. Raises PreconditionFailed."""
         if error.failure.kind not in CHANGED:
             raise error.failure.passing() from error
-        item = await self._read(marker_id(marker.aggregate))
-        newest = marker_of(item) if item else None
-        if newest is None or newest.replay is None or newest.replay != marker.replay:
+        item = await self._read(block_id(block.aggregate))
+        newest = block_of(item) if item else None
+        if newest is None or newest.replay is None or newest.replay != block.replay:
             raise _changed() from error
         return newest
 
     async def discard(
-        self, marker: AggregateBlock, event: ParkedEvent, skip_marker: SkipMarker, reason: str
+        self, block: AggregateBlock, event: ParkedEvent, skip_marker: SkipMarker, reason: str
     ) -> None:
-        """Stores the marker, and the skip marker in the event's place. Raises PreconditionFailed.
+        """Stores the block, and the skip marker in the event's place. Raises PreconditionFailed.
 
         The event stays visible, with the reason, until it expires.
         """
@@ -230,7 +228,7 @@ class CosmosParkingLot:
         if item is None or item["type"] != EVENT:
             raise _changed()
         placed = self._documents.skip_marker_item(skip_marker, item)
-        await self._replace(item, reason, lambda write: self._put(marker, write, Write.create(placed)))
+        await self._replace(item, reason, lambda write: self._put(block, write, Write.create(placed)))
 
     async def discard_alone(self, event: ParkedEvent, reason: str) -> None:
         """Discards a document that belongs to no aggregate."""
@@ -275,10 +273,10 @@ class CosmosParkingLot:
         token = continuation.unseal(scope, continuation_token) if continuation_token else None
         items, token = await self._page(_EVENTS, {"@type": listed}, size, token)
         owners = {owner for item in items if (owner := named(item))}
-        found = await self._read_many([marker_id(owner) for owner in owners], MARKER_FIELDS)
-        markers = {marker.aggregate: marker for marker in map(marker_of, found)}
+        found = await self._read_many([block_id(owner) for owner in owners], BLOCK_FIELDS)
+        blocks = {block.aggregate: block for block in map(block_of, found)}
         events = [
-            self._documents.event(item, markers.get(owner) if owner else None)
+            self._documents.event(item, blocks.get(owner) if owner else None)
             for item in items
             for owner in [named(item)]
         ]
@@ -293,8 +291,8 @@ class CosmosParkingLot:
         if item is None or item["type"] not in (EVENT, DISCARDED):
             return None
         owner = named(item)
-        marker = await self._read(marker_id(owner)) if owner else None
-        return self._documents.event(item, marker_of(marker) if marker else None)
+        block = await self._read(block_id(owner)) if owner else None
+        return self._documents.event(item, block_of(block) if block else None)
 
     async def waiting(self, aggregate: AggregateKey, limit: int) -> Sequence[tuple[ParkedEvent, FeedEvent]]:
         """Returns an aggregate's first parked events, in order, with the events to be sent."""
@@ -357,25 +355,25 @@ class CosmosParkingLot:
         """Writes one transaction. Returns the new ETags. Raises StoreFailed."""
         return await self._container.execute(PARTITION, writes)
 
-    async def _put(self, marker: AggregateBlock, *writes: Write) -> AggregateBlock:
-        """Stores the marker over its version, with other writes. Raises StoreFailed."""
-        item = marker_item(marker, self._clock(), self._ttl)
-        version, *_ = await self._write(Write.put(item, marker.version or None), *writes)
-        return replace(marker, version=version)
+    async def _put(self, block: AggregateBlock, *writes: Write) -> AggregateBlock:
+        """Stores the block over its version, with other writes. Raises StoreFailed."""
+        item = block_item(block, self._clock(), self._ttl)
+        version, *_ = await self._write(Write.put(item, block.version or None), *writes)
+        return replace(block, version=version)
 
 
 def _of(aggregate: AggregateKey) -> Item:
     return {"@type": EVENT, "@aggregateType": aggregate.type, "@aggregateId": aggregate.id}
 
 
-def _counted(marker: AggregateBlock, more: int) -> AggregateBlock:
+def _counted(block: AggregateBlock, more: int) -> AggregateBlock:
     """Changes the count by the number of events that this transaction creates or deletes (rule ``count-creates``)."""
-    return replace(marker, waiting=marker.waiting + more)
+    return replace(block, waiting=block.waiting + more)
 
 
-def _freed_at_zero(marker: AggregateBlock) -> AggregateBlock:
-    """Frees a marker whose count is 0 at the version that was read, without a query (rule ``end-at-zero``)."""
-    return marker.freed() if marker.waiting == 0 else marker
+def _unblocked_at_zero(block: AggregateBlock) -> AggregateBlock:
+    """Frees a block whose count is 0 at the version that was read, without a query (rule ``end-at-zero``)."""
+    return block.unblocked() if block.waiting == 0 else block
 
 
 def _changed() -> PreconditionFailed:

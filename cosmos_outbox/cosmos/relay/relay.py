@@ -50,7 +50,7 @@ from cosmos_outbox.outbox.feed import (
     by_aggregate,
     caused_by,
 )
-from cosmos_outbox.outbox.publisher import Block, Delivered, Publisher, deliver
+from cosmos_outbox.outbox.publisher import Delivered, Publisher, SendFailure, deliver
 
 MOST = 50_000
 """The maximum number of cached events: more than all current pages of a process have."""
@@ -250,7 +250,7 @@ class BrokerFaultDetector:
 
 
 READING_SECONDS = 60.0
-"""The maximum age of the markers that a send is based on (rule ``fresh-reading``). A discarding waits as long."""
+"""The maximum age of the blocks that a send is based on (rule ``fresh-reading``). A discarding waits as long."""
 
 _RACES = 5
 """The number of attempts at an aggregate while others park or replay it."""
@@ -269,7 +269,7 @@ class Relay:
     parking: CosmosParkingLot
     originals: CosmosOriginals
     reading_seconds: float = READING_SECONDS
-    """The maximum age of the markers that a send is based on, equal in all instances."""
+    """The maximum age of the blocks that a send is based on, equal in all instances."""
     accepted: SentCache = field(default_factory=SentCache)
     refused_alike: BrokerFaultDetector = field(default_factory=BrokerFaultDetector)
     clock: Clock = utc_now
@@ -329,19 +329,19 @@ class Relay:
         return page.forwarded()
 
     async def _go_on(self, page: PageProgress) -> None:
-        """Reads the markers once, and sends, parks or drops the open events accordingly. Raises NotDelivered."""
+        """Reads the blocks once, and sends, parks or drops the open events accordingly. Raises NotDelivered."""
         usable_until = monotonic() + self.reading_seconds
         try:
-            markers = await self.parking.markers(page.open.keys())
+            blocks = await self.parking.read_blocks(page.open.keys())
         except (Throttled, Unavailable) as error:
             raise NotDelivered(f"the parked events cannot be read: {error}", hindrance(error)) from error
-        known = {key: markers.get(key) or AggregateBlock(key) for key in page.open}
-        for key, marker in known.items():
-            self._drop_given_up(page, key, marker)
+        known = {key: blocks.get(key) or AggregateBlock(key) for key in page.open}
+        for key, block in known.items():
+            self._drop_given_up(page, key, block)
         await self._park(page, await self._send(page, known, usable_until))
 
-    def _drop_given_up(self, page: PageProgress, key: AggregateKey, marker: AggregateBlock) -> None:
-        for event in [each for each in page.open[key] if marker.fate(each) is BlockDecision.DROP]:
+    def _drop_given_up(self, page: PageProgress, key: AggregateKey, block: AggregateBlock) -> None:
+        for event in [each for each in page.open[key] if block.decide(each) is BlockDecision.DROP]:
             _log.warning(
                 "event %s of %s was discarded by an operator: it is not sent%s",
                 event.id,
@@ -351,30 +351,32 @@ class Relay:
             page.drop(key, event)
 
     async def _send(
-        self, page: PageProgress, markers: Mapping[AggregateKey, AggregateBlock], usable_until: float
+        self, page: PageProgress, blocks: Mapping[AggregateKey, AggregateBlock], usable_until: float
     ) -> list[AggregateBlock]:
-        """Sends the sendable events. Returns the markers behind which an aggregate's open events must be parked."""
+        """Sends the sendable events. Returns the blocks behind which an aggregate's open events must be parked."""
         offered = {
-            key: [event for event in page.open[key] if marker.fate(event) is not BlockDecision.PARK]
-            for key, marker in markers.items()
+            key: [event for event in page.open[key] if block.decide(event) is not BlockDecision.PARK]
+            for key, block in blocks.items()
         }
         to_park: list[AggregateBlock] = []
         results = await self._deliver([*offered.values()], usable_until)
         to_wait = self._refused_alike(dict(zip(offered, (delivery for _, delivery in results), strict=True)))
         for key, (sent, delivery) in zip(offered, results, strict=True):
-            marker = markers[key]
+            block = blocks[key]
             page.take_off(key, sent)
             if key in to_wait:
                 page.wait(key, to_wait[key], FailureReason.BATCH_REFUSED)
             elif delivery.waits_for is not None:
                 page.wait(key, delivery.waits_for, delivery.why)
-            elif delivery.block is not None and marker.has_place_of(delivery.block.event):
-                self._drop_refused(page, marker, delivery.block)
-            elif delivery.block is not None:
-                block, now, passing = delivery.block, self.clock(), delivery.block.passing
-                to_park.append(marker.block(block.event, block.reason, page.sent[key], now, passing=passing))
+            elif delivery.failure is not None and block.has_place_of(delivery.failure.event):
+                self._drop_refused(page, block, delivery.failure)
+            elif delivery.failure is not None:
+                had, now, failed = page.sent[key], self.clock(), delivery.failure
+                to_park.append(
+                    block.blocked_by(failed.event, failed.reason, had, now, passing=failed.passing)
+                )
             elif page.open[key]:
-                to_park.append(marker)
+                to_park.append(block)
             else:
                 del page.open[key]
         return to_park
@@ -382,15 +384,15 @@ class Relay:
     def _refused_alike(self, deliveries: Mapping[AggregateKey, Delivered]) -> Mapping[AggregateKey, str]:
         """Returns the aggregates that wait because the broker refuses everything alike, with messages."""
         refused = {
-            key: delivery.block
+            key: delivery.failure
             for key, delivery in deliveries.items()
-            if delivery.block is not None and delivery.block.by_broker
+            if delivery.failure is not None and delivery.failure.by_broker
         }
         accepted = any(delivery.sent for delivery in deliveries.values())
-        passing = any(block.passing for block in refused.values())
+        passing = any(failure.passing for failure in refused.values())
         waiting = sum(delivery.waits_for is not None for delivery in deliveries.values())
         return self.refused_alike.to_wait(
-            {key: block.reason for key, block in refused.items()},
+            {key: failure.reason for key, failure in refused.items()},
             accepted=accepted,
             undecided=waiting if passing else 0,
         )
@@ -398,7 +400,7 @@ class Relay:
     async def _deliver(
         self, groups: Sequence[Sequence[FeedEvent]], usable_until: float
     ) -> list[tuple[list[FeedEvent], Delivered]]:
-        """Sends each group, except events the broker is known to have, until the markers are too old.
+        """Sends each group, except events the broker is known to have, until the blocks are too old.
 
         Returns the events of each group that the broker has, and why the others were not sent.
         """
@@ -414,14 +416,14 @@ class Relay:
             results.append(([event for event in group if id(event) not in unsent], delivery))
         return results
 
-    def _drop_refused(self, page: PageProgress, marker: AggregateBlock, block: Block) -> None:
-        event, key = block.event, marker.aggregate
+    def _drop_refused(self, page: PageProgress, block: AggregateBlock, failure: SendFailure) -> None:
+        event, key = failure.event, block.aggregate
         page.drop(key, event)
-        if event.id in marker.passed:
+        if event.id in block.passed:
             advice = "The broker has accepted it before: nothing needs to be done"
         else:
             advice = (
-                f"The broker has accepted sequence {marker.accepted} before, and perhaps this event too. It is "
+                f"The broker has accepted sequence {block.accepted} before, and perhaps this event too. It is "
                 "possibly missing: if a subscriber lacks it, remove the reason and publish the aggregate again"
             )
         _log.error(
@@ -429,33 +431,33 @@ class Relay:
             event.id,
             key,
             event.sequence,
-            block.reason,
+            failure.reason,
             advice,
             caused_by(event),
         )
         if not page.open[key]:
             del page.open[key]
 
-    async def _park(self, page: PageProgress, markers: Sequence[AggregateBlock]) -> None:
+    async def _park(self, page: PageProgress, blocks: Sequence[AggregateBlock]) -> None:
         """Parks the open events of these aggregates. Those of an aggregate that others have changed stay open."""
         places = asyncio.Semaphore(_PARKED_AT_ONCE)
 
-        async def one(marker: AggregateBlock) -> None:
+        async def one(block: AggregateBlock) -> None:
             async with places:
-                await self._park_one(page, marker)
+                await self._park_one(page, block)
 
         async with asyncio.TaskGroup() as parking:
-            for marker in markers:
-                parking.create_task(one(marker))
+            for block in blocks:
+                parking.create_task(one(block))
 
-    async def _park_one(self, page: PageProgress, marker: AggregateBlock) -> None:
-        key = marker.aggregate
+    async def _park_one(self, page: PageProgress, block: AggregateBlock) -> None:
+        key = block.aggregate
         behind = page.open[key]
         if unread := next((event for event in behind if isinstance(event, Unread)), None):
             page.wait(key, unread.reason, unread.why)  # parked as delivered, its original might never be read
             return
         try:
-            new = await self.parking.park(marker, behind)
+            new = await self.parking.park(block, behind)
         except PreconditionFailed:  # an operator replayed the aggregate, or another instance parked it
             return
         except (Throttled, Unavailable) as error:
@@ -463,7 +465,7 @@ class Relay:
             return
         del page.open[key]
         page.parked += len(behind)
-        refusal = marker.refusal
+        refusal = block.refusal
         refused = [event for event in behind if refusal and event.id == refusal.event_id]
         passing = refusal is not None and refusal.passing
         for event in behind:

@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from replayed.commits import Commit, Document, NotAllowed
-from tests.models.parking import Marker, Parking, Relay, Replay, State
+from tests.models.parking import Block, Parking, Relay, Replay, State
 
-_MARKERS, _EVENT, _DISCARDED = ("parkedAggregate", "freedAggregate"), "parkedEvent", "discardedEvent"
+_BLOCKS, _EVENT, _DISCARDED = ("parkedAggregate", "freedAggregate"), "parkedEvent", "discardedEvent"
 _BETWEEN = 1000
 """So many events without a sequence have room behind one that has one."""
 
@@ -29,7 +29,7 @@ _View = tuple[bool, int, int, int, frozenset[int], int, frozenset[int]]
 class _Aggregate:
     """What the store has of an aggregate, and which numbers its events have."""
 
-    marker: Document | None = None
+    block: Document | None = None
     parked: _Parked = field(default_factory=dict)
     """By document."""
     numbers: dict[str, int] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class _Aggregate:
 def parking_steps(
     commits: Iterable[Commit], *, ids_kept: timedelta = timedelta(days=10)
 ) -> Iterator[NotAllowed]:
-    """The writes that the model does not allow. ``ids_kept``: how long a marker remembers what was discarded."""
+    """The writes that the model does not allow. ``ids_kept``: how long a block remembers what was discarded."""
     aggregates: dict[str, _Aggregate] = {}
     for commit in commits:
         names = dict.fromkeys(name for change in commit.changes if (name := _aggregate_of(change)))
@@ -69,7 +69,7 @@ def parking_steps(
 def _aggregate_of(change: tuple[Document | None, Document | None]) -> str | None:
     """None: it belongs to none, or is no document of the parking lot."""
     document = change[1] or change[0]
-    if document is None or document.get("type") not in (*_MARKERS, _EVENT, _DISCARDED):
+    if document is None or document.get("type") not in (*_BLOCKS, _EVENT, _DISCARDED):
         return None
     return f"{document['aggregateType']}/{document['aggregateId']}" if document["aggregateType"] else None
 
@@ -88,14 +88,14 @@ class _Step:
         self._at = at
         self._ids_kept = ids_kept
         before = {**aggregate.parked}
-        marker = aggregate.marker
-        self._writes_marker = False
+        block = aggregate.block
+        self._writes_block = False
         for was, now in changes:
             document = now or was
             assert document is not None
-            if document["type"] in _MARKERS:
-                self._writes_marker = True
-                aggregate.marker = now
+            if document["type"] in _BLOCKS:
+                self._writes_block = True
+                aggregate.block = now
             elif now is not None and now["type"] == _EVENT:
                 aggregate.parked[now["id"]] = now
             else:
@@ -104,7 +104,7 @@ class _Step:
             (*before.values(), *aggregate.parked.values()), key=lambda item: str(item["position"])
         ):
             aggregate.number(item)
-        self._was, self._is = marker, aggregate.marker
+        self._was, self._is = block, aggregate.block
         self._before = frozenset(aggregate.number(item) for item in before.values())
         self._after = frozenset(aggregate.number(item) for item in aggregate.parked.values())
 
@@ -112,59 +112,59 @@ class _Step:
         """Empty: it is allowed."""
         if self._is is None:
             return self._why_not_gone()
-        if not self._writes_marker:
+        if not self._writes_block:
             return (
                 ""
                 if self._before == self._after
-                else "events are parked or removed, and their marker is not changed"
+                else "events are parked or removed, and their block is not changed"
             )
-        wanted, reached = self._view(self._marker(self._is), self._after), [*self._reached()]
-        if wanted not in [self._view(marker, parked) for marker, parked in reached]:
+        wanted, reached = self._view(self._block(self._is), self._after), [*self._reached()]
+        if wanted not in [self._view(block, parked) for block, parked in reached]:
             return f"no step leads from {self._text(self._was, self._before)} to {self._text(self._is, self._after)}"
         self._aggregate.settled |= self._before - self._after
-        return Parking().wrong(State(marker=self._marker(self._is), parked=self._after)) or ""
+        return Parking().wrong(State(block=self._block(self._is), parked=self._after)) or ""
 
     def _why_not_gone(self) -> str:
         if self._after:
-            return f"{set(self._after)} is parked, and there is no marker"
-        if self._was is not None and self._marker(self._was).blocked:
-            return "the marker of a blocked aggregate is gone (blocked-never-expires)"
+            return f"{set(self._after)} is parked, and there is no block"
+        if self._was is not None and self._block(self._was).blocked:
+            return "the block of a blocked aggregate is gone (blocked-never-expires)"
         self._aggregate.settled = frozenset()
         return ""
 
-    def _reached(self) -> Iterator[tuple[Marker, frozenset[int]]]:
+    def _reached(self) -> Iterator[tuple[Block, frozenset[int]]]:
         """Where the model's steps lead; nothing that it knows may have changed, too."""
-        before = State(marker=self._marker(self._was), parked=self._before)
-        yield before.marker, before.parked
+        before = State(block=self._block(self._was), parked=self._before)
+        yield before.block, before.parked
         for first in self._beginnings(before):
             model, state = first
             for name, after in model.steps(state):
                 if after.wrong or name.startswith("relay 0 reads"):
                     continue
-                yield after.marker, after.parked
+                yield after.block, after.parked
                 if " settles " in name:
                     yield from self._goes_on(after)
-                    yield from self._goes_on(after._replace(marker=self._without_the_skip_marker(after)))
+                    yield from self._goes_on(after._replace(block=self._without_the_skip_marker(after)))
 
-    def _goes_on(self, settled: State) -> Iterator[tuple[Marker, frozenset[int]]]:
+    def _goes_on(self, settled: State) -> Iterator[tuple[Block, frozenset[int]]]:
         """The replay goes on with what is behind that, under the same claim."""
-        quiet = State(marker=settled.marker, parked=settled.parked)._replace(**_NOTHING_ELSE)
-        yield quiet.marker, quiet.parked
+        quiet = State(block=settled.block, parked=settled.parked)._replace(**_NOTHING_ELSE)
+        yield quiet.block, quiet.parked
         for name, after in Parking().steps(quiet._replace(replays_left=1)):
             if " claims" in name:
-                yield after.marker, after.parked
+                yield after.block, after.parked
 
-    def _without_the_skip_marker(self, settled: State) -> Marker:
+    def _without_the_skip_marker(self, settled: State) -> Block:
         """The last event that is out was a skip marker, and the broker does not have it."""
         *out, last = sorted(self._before - self._after, key=abs) or [0]
-        had = max(self._marker(self._was).accepted, *map(abs, out), 0)
-        return settled.marker._replace(accepted=had) if last < 0 else settled.marker
+        had = max(self._block(self._was).accepted, *map(abs, out), 0)
+        return settled.block._replace(accepted=had) if last < 0 else settled.block
 
     def _beginnings(self, before: State) -> Iterator[tuple[Parking, State]]:
         """The model about to do what may have been done."""
         quiet = before._replace(**_NOTHING_ELSE)
         created, removed = sorted(self._after - self._before), sorted(self._before - self._after, key=abs)
-        is_now = self._marker(self._is)
+        is_now = self._block(self._is)
         if created and not removed:
             yield from self._parks(quiet, tuple(created), is_now)
         elif created:
@@ -172,19 +172,19 @@ class _Step:
         else:
             yield from self._replays(quiet, tuple(removed), is_now)
 
-    def _parks(self, quiet: State, events: tuple[int, ...], now: Marker) -> Iterator[tuple[Parking, State]]:
-        sent = (now.accepted,) if now.accepted > quiet.marker.accepted else ()
-        reading = Relay(0, quiet.marker, self._aggregate.settled, at=len(sent), sent=sum(sent))
+    def _parks(self, quiet: State, events: tuple[int, ...], now: Block) -> Iterator[tuple[Parking, State]]:
+        sent = (now.accepted,) if now.accepted > quiet.block.accepted else ()
+        reading = Relay(0, quiet.block, self._aggregate.settled, at=len(sent), sent=sum(sent))
         model = Parking(pages=((*sent, *events),))
         yield model, quiet._replace(relays=(reading._replace(refused=events[0]), None))
         yield model, quiet._replace(relays=(reading, None))
 
-    def _replays(self, quiet: State, out: tuple[int, ...], now: Marker) -> Iterator[tuple[Parking, State]]:
+    def _replays(self, quiet: State, out: tuple[int, ...], now: Block) -> Iterator[tuple[Parking, State]]:
         waiting = sorted(self._before, key=abs)
         if not out:
-            another = quiet.marker._replace(claim=9 if self._is_claimed() else -1)
-            yield Parking(), quiet._replace(marker=another, replays_left=1)
-        if [*out] != waiting[: len(out)] or quiet.marker.claim < 0:
+            another = quiet.block._replace(claim=9 if self._is_claimed() else -1)
+            yield Parking(), quiet._replace(block=another, replays_left=1)
+        if [*out] != waiting[: len(out)] or quiet.block.claim < 0:
             return  # what is behind another event is not out before it; and nobody sends without a claim
         replay = Replay(out, at=len(out))
         yield Parking(), quiet._replace(replays=(replay, None))
@@ -197,13 +197,13 @@ class _Step:
         until = (self._was or {}).get("replayUntil")
         return until is not None and datetime.fromisoformat(until) > self._at + _CLOCKS_DIFFER
 
-    def _marker(self, item: Document | None) -> Marker:
+    def _block(self, item: Document | None) -> Block:
         if item is None:
-            return Marker()
-        blocked = item["type"] == _MARKERS[0]
+            return Block()
+        blocked = item["type"] == _BLOCKS[0]
         numbers = self._aggregate.numbers
         since = (self._at - self._ids_kept).isoformat()
-        return Marker(
+        return Block(
             version=1,
             blocked=blocked,
             in_the_way=numbers.get(item["blockedBy"], _BETWEEN**3) if blocked and item["stands"] else 0,
@@ -220,19 +220,19 @@ class _Step:
             return -1
         return 0 if last in (None, item["replay"]) else 1
 
-    def _view(self, marker: Marker, parked: frozenset[int]) -> _View:
+    def _view(self, block: Block, parked: frozenset[int]) -> _View:
         """What is compared: a place behind a sequence counts as that sequence with the broker."""
-        accepted = marker.accepted // _BETWEEN
+        accepted = block.accepted // _BETWEEN
         return (
-            marker.blocked, marker.in_the_way, accepted, marker.waiting, marker.discarded, marker.claim, parked,
+            block.blocked, block.in_the_way, accepted, block.waiting, block.discarded, block.claim, parked,
         )  # fmt: skip
 
     def _text(self, item: Document | None, parked: frozenset[int]) -> str:
         if item is None:
-            return "no marker"
-        marker = self._marker(item)
+            return "no block"
+        block = self._block(item)
         return (
-            f"{'blocked' if marker.blocked else 'free'} by {marker.in_the_way}, accepted {marker.accepted}, "
-            f"{marker.waiting} waiting of {sorted(parked)}, discarded {sorted(marker.discarded)}, "
-            f"{'claimed' if marker.claim >= 0 else 'not claimed'}"
+            f"{'blocked' if block.blocked else 'free'} by {block.in_the_way}, accepted {block.accepted}, "
+            f"{block.waiting} waiting of {sorted(parked)}, discarded {sorted(block.discarded)}, "
+            f"{'claimed' if block.claim >= 0 else 'not claimed'}"
         )

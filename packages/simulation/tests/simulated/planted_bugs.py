@@ -19,7 +19,7 @@ BEHIND_THE_PORT = frozenset(
 """The torture test has to find them: the simulation has a double at the port of the publisher."""
 
 ONLY_WITH: Mapping[str, str] = {
-    "marker-of-a-free-aggregate-stays": "then.days",
+    "block-of-a-free-aggregate-stays": "then.days",
     "function-returns-before-its-message-is-handled": "triggers",
     "publishes-again-under-the-first-id": "then.publish again",
     "rebuild-after-a-restore-only-heals": "then.restore",
@@ -146,32 +146,32 @@ MEETING: tuple[Planted, ...] = (
         ("refused, and done", "done twice"),
     ),
     Planted(
-        "parked-documents-before-their-marker",  # a refusal, and a crash or a throttle between two writes
+        "parked-documents-before-their-block",  # a refusal, and a crash or a throttle between two writes
         "cosmos_outbox/cosmos/relay/parking_lot.py",
-        "                return await self._put(_counted(marker, len(new)), *map(Write.create, new)), new\n",
+        "                return await self._put(_counted(block, len(new)), *map(Write.create, new)), new\n",
         "                for each in new:\n"
         "                    await self._write(Write.create(each))\n"
-        "                return await self._put(_counted(marker, len(new))), new\n",
+        "                return await self._put(_counted(block, len(new))), new\n",
         _NO_PROFILE,
         _PARKED,
     ),
     Planted(
-        "free-is-remembered",  # a refusal, and a lease that moves to a relay that has read the markers before
+        "free-is-remembered",  # a refusal, and a lease that moves to a relay that has read the blocks before
         "cosmos_outbox/cosmos/relay/relay.py",
-        "            markers = await self.parking.markers(page.open.keys())\n",
+        "            blocks = await self.parking.read_blocks(page.open.keys())\n",
         '            free = self.__dict__.setdefault("_free", set())\n'
         "            asked = [key for key in page.open if key not in free]\n"
-        "            markers = await self.parking.markers(asked)\n"
-        "            free |= {key for key in asked if key not in markers}\n"
+        "            blocks = await self.parking.read_blocks(asked)\n"
+        "            free |= {key for key in asked if key not in blocks}\n"
         '            free -= self.__dict__.setdefault("_mine", set())\n',
         _NO_PROFILE,
         _PARKED,
     ),
     Planted(
-        "markers-that-cannot-be-read-are-free",  # a parked aggregate, and a throttle
+        "blocks-that-cannot-be-read-are-free",  # a parked aggregate, and a throttle
         "cosmos_outbox/cosmos/relay/relay.py",
         '            raise NotDelivered(f"the parked events cannot be read: {error}", hindrance(error)) from error\n',
-        '            markers = {}\n            _log.warning("the parked events cannot be read: %s", error)\n',
+        '            blocks = {}\n            _log.warning("the parked events cannot be read: %s", error)\n',
         _NO_PROFILE,
         _PARKED,
     ),
@@ -198,8 +198,8 @@ MEETING: tuple[Planted, ...] = (
     Planted(
         "parks-the-refused-event-alone",
         "cosmos_outbox/cosmos/relay/relay.py",
-        "            new = await self.parking.park(marker, behind)\n",
-        "            new = await self.parking.park(marker, behind[:1])\n",
+        "            new = await self.parking.park(block, behind)\n",
+        "            new = await self.parking.park(block, behind[:1])\n",
         _NO_PROFILE,
         _PARKED,
     ),
@@ -207,7 +207,7 @@ MEETING: tuple[Planted, ...] = (
         "what-is-refused-again-in-a-replay-is-dropped",
         "cosmos_outbox/cosmos/relay/parking.py",
         "        if refused.is_skip:\n",
-        "        if refused.is_skip or marker.refusal is not None:\n",
+        "        if refused.is_skip or block.refusal is not None:\n",
         _NO_PROFILE,
         _PARKED,
     ),
@@ -220,10 +220,10 @@ MEETING: tuple[Planted, ...] = (
         (*_PARKED, "sent after it was discarded", "two skip markers", "invented skip marker"),
     ),
     Planted(
-        "discard-makes-no-skip-marker",
+        "discard-makes-no-skip-block",
         "cosmos_outbox/cosmos/relay/parking_lot.py",
-        "lambda write: self._put(marker, write, Write.create(placed)))\n",
-        "lambda write: self._put(_freed_at_zero(_counted(marker, -1)), write))\n",
+        "lambda write: self._put(block, write, Write.create(placed)))\n",
+        "lambda write: self._put(_unblocked_at_zero(_counted(block, -1)), write))\n",
         _NO_PROFILE,
         (*_PARKED, "no skip marker"),
     ),
@@ -310,9 +310,9 @@ MEETING: tuple[Planted, ...] = (
         ("published again",),
     ),
     Planted(
-        "marker-of-a-free-aggregate-stays",  # a refusal, a replay, and much time
+        "block-of-a-free-aggregate-stays",  # a refusal, a replay, and much time
         "cosmos_outbox/cosmos/relay/parked_documents.py",
-        '    return item if marker.blocked else item | {"ttl": ttl}\n',
+        '    return item if block.blocked else item | {"ttl": ttl}\n',
         "    return item\n",
         _NO_PROFILE,
         ("grows for ever",),

@@ -6,9 +6,9 @@ _NO_PROFILE = "the simulation alone"
 
 TOGETHER: tuple[Planted, ...] = (
     Planted(
-        # An event is refused, others of its aggregate come behind it, and between the reading of the marker and their
+        # An event is refused, others of its aggregate come behind it, and between the reading of the block and their
         # parking an operator replays what is parked. Seed 3, 4 s of one core.
-        "marker-that-others-changed-means-parked-by-others",
+        "block-that-others-changed-means-parked-by-others",
         "cosmos_outbox/cosmos/relay/relay.py",
         "        except PreconditionFailed:  # an operator replayed the aggregate, or another instance parked it\n"
         "            return\n",

@@ -13,7 +13,7 @@ from outbox_simulation.invariants.committed import committed, excused
 from outbox_simulation.invariants.entries import entries
 from outbox_simulation.invariants.history import Exchange, History, Operation, SeenEvent
 from outbox_simulation.invariants.language import SKIP_MARKER, Language
-from outbox_simulation.invariants.past_the_api import skip_markers, parking, unsequenced
+from outbox_simulation.invariants.past_the_api import parking, skip_markers, unsequenced
 from outbox_simulation.invariants.reads import conditional_writes, reads
 from outbox_simulation.invariants.refusals import false_refusals, refused_changes, refused_repetitions
 from outbox_simulation.invariants.states import event_states, final_state
