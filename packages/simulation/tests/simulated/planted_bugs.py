@@ -33,6 +33,7 @@ ONLY_WITH: Mapping[str, str] = {
 
 ALONE: Mapping[str, Set[str]] = {
     "function-keeps-quiet-of-what-it-could-not-do": {"triggers", "store away"},
+    "inbox-checks-and-writes-apart": {"bus.lock_lost", "store.timed_out", "floods"},
     "inbox-takes-an-old-read-for-an-absence": {"meet.theft", "store.lag", "crash"},
     "refused-while-the-store-is-throttled-counts-as-parked": {
         "meet.parking",
