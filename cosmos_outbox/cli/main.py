@@ -54,6 +54,7 @@ PARTS: Mapping[str, Part] = {
     "publish-again": Part("publish the events of a time again", "publish_again"),
     "rebuild": Part("fill or repair a read model from its sources", "rebuild", extra=None),
     "schemas": Part("write the schemas of the events", "schemas", extra=None),
+    "resources": Part("write what a deployment has to make", "resources", extra=None),
 }
 
 RUN_TIME = {

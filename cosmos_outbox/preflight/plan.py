@@ -153,12 +153,12 @@ class Plan:
     service: Service
     cosmos: Cosmos | None
     """None: the service has no store in Cosmos DB."""
-    other_subscriptions: tuple[str, ...]
+    other_subscriptions: tuple[str, ...] = ()
     """Further subscriptions, which are checked in the same way."""
-    survive: timedelta
-    as_app: bool
+    survive: timedelta = timedelta(hours=1)
+    as_app: bool = False
     """True: the run uses the app's own identity, and also tries the app's calls."""
-    emulator_port: int
+    emulator_port: int = 5300
     """The port of an emulator's management API; not used for a real namespace."""
 
     @property

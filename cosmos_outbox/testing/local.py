@@ -6,20 +6,19 @@ The deployed code runs on it unchanged, through the real SDKs. A test may kill, 
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusReceivedMessage
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from cosmos_outbox.composition.declarations import ReactionDeclaration
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.service import Service
 from cosmos_outbox.servicebus.client import servicebus_client
 from cosmos_outbox.servicebus.message import session_of
 from cosmos_outbox.settings.connections import Connection
-from cosmos_outbox.settings.transports import SESSIONS, servicebus_of
+from cosmos_outbox.settings.transports import SESSIONS
 from cosmos_outbox.testing import containers  # first: its error explains how to install devstack
 from cosmos_outbox.testing.messages import Message
 from devstack import app_file, provision
@@ -216,43 +215,21 @@ class LocalAzure(Stack):
 
     async def _make(self) -> None:
         made: dict[tuple[str, str], app_file.Container] = {}
-        topics: dict[str, set[str]] = {}
+        topics: dict[str, app_file.Topic] = {}
+        watched = [app_file.Subscription(name=each, requires_session=True) for each in self._watch]
         for service in self._services:
-            for topic, subscription in _subscribed(service, self.settings):
-                topics.setdefault(topic, set(self._watch)).update(subscription)
+            found = containers.of_service(service, self.settings)
+            for topic in found.servicebus.topics:
+                there = topics[topic.name].subscriptions if topic.name in topics else watched
+                named = {each.name: each for each in (*there, *topic.subscriptions)}
+                topics[topic.name] = topic.model_copy(update={"subscriptions": [*named.values()]})
             if service.publishes:  # the store of another is its own affair
-                declared = containers.of_service(service, self.settings).containers
-                made |= {(each.database, each.name): each for each in declared}
+                made |= {(each.database, each.name): each for each in found.cosmos.containers}
         self._topics = [*topics]
         await provision.cosmos(self.cosmos.connection_string, app_file.Cosmos(containers=[*made.values()]))
         await provision.servicebus(
-            self.servicebus.admin_connection_string,
-            app_file.ServiceBus(topics=[_made_topic(name, sorted(each)) for name, each in topics.items()]),
+            self.servicebus.admin_connection_string, app_file.ServiceBus(topics=[*topics.values()])
         )
-
-
-def _subscribed(service: Service, environment: Mapping[str, str]) -> Iterator[tuple[str, set[str]]]:
-    """The topic of a service, then each subscription with its topic. Raises Misconfigured."""
-    settings = service.subscriber_settings(environment)
-    yield servicebus_of(settings.transport).topic, set()
-    for each in service.subscribers:
-        topic = settings.name(each.topic) if isinstance(each, ReactionDeclaration) and each.topic else None
-        yield topic or servicebus_of(settings.transport).topic, {settings.name(each.subscription)}
-
-
-def _made_topic(name: str, subscriptions: Sequence[str]) -> app_file.Topic:
-    return app_file.Topic(
-        name=name,
-        requires_duplicate_detection=True,
-        duplicate_detection_history_time_window="PT10M",
-        subscriptions=[
-            app_file.Subscription(
-                name=each, requires_session=True, lock_duration="PT1M", max_delivery_count=10,
-                dead_lettering_on_message_expiration=True,
-            )
-            for each in subscriptions
-        ],
-    )  # fmt: skip
 
 
 def _message(received: ServiceBusReceivedMessage) -> Message:

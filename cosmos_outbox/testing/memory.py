@@ -6,7 +6,7 @@ NotInMemory, which names the alternative with a broker.
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import replace
+from dataclasses import field, replace
 from datetime import datetime
 from functools import cache, partial
 from typing import Any, NoReturn
@@ -171,12 +171,11 @@ async def _in_memory(
         given["COSMOS"] = stored.connection_string
         declared, of_calls = service, ""
         if service.publishes:
-            await stored.make(containers.of_service(service, given))
             of_calls = service.settings(given).cosmos_container
         else:
-            declared = replace(service, store=_Store(stored))
+            declared = replace(service, store=_Store(stored=stored))
             declared.subscribers.extend(_over(each, publisher) for each in service.subscribers)
-            await stored.make(containers.of_subscriber(declared, _DATABASE.names(given)))
+        await stored.make(containers.of_service(declared, given).cosmos)
 
         def container(client: Any, database: str, name: str, **options: Any) -> Container:
             kind = partial(FaultyContainer, faults) if name == of_calls else Container
@@ -199,17 +198,16 @@ def _over(of: Subscriber, publisher: Answers) -> Subscriber:
     return of
 
 
-_DATABASE = CosmosDatabase("memory", "set-aside")
-
-
 @dataclass(frozen=True)
-class _Store:
+class _Store(CosmosDatabase):
     """A subscriber's store in memory, in place of the declared one."""
 
-    stored: MemoryAccount
+    name: str | None = "memory"
+    set_aside: str | None = "set-aside"
+    stored: MemoryAccount = field(kw_only=True)
 
     def open(self, environment: Mapping[str, str], resources: AsyncExitStack) -> CosmosStore:
-        names = _DATABASE.names(environment)
+        names = self.names(environment)
         client = self.stored.client(names.connection)
         resources.push_async_callback(client.close)
         return CosmosStore(names, cache(partial(Container, client, names.database)))

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import time
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +19,7 @@ from cosmos_outbox.cli import init
 from cosmos_outbox.cli.init import Unusable, Words, files, singular
 from cosmos_outbox.preflight.plan import needed
 from cosmos_outbox.settings.transports import servicebus_of
+from devstack.app_file import read_app
 from devstack.settings import cosmos_connection, servicebus_connection
 from devstack.testing import Process, eventually
 from devstack.testing.command import running_command
@@ -187,20 +187,19 @@ def test_the_local_azure_makes_what_the_service_needs(
     """And under the names that operators use."""
     assert init.main(["room-bookings", "--into", str(tmp_path)]) == 0
     settings = json.loads((tmp_path / "local.settings.sample.json").read_text())["Values"]
-    declared = tomllib.loads((tmp_path / "devstack.toml").read_text())
     monkeypatch.syspath_prepend(str(tmp_path))
     for module in ("service", "room_booking"):
         monkeypatch.delitem(sys.modules, module, raising=False)
+    declared = read_app(tmp_path, settings)
     service = importlib.import_module("service").service
 
     wired = service.settings(settings)
-    assert {(each["name"], each["partition_key"]) for each in declared["cosmos"]["containers"]} == {
-        (need.name, need.partition_key) for need in needed(wired, service)
+    assert {(each.database, each.name) for each in declared.cosmos.containers} == {
+        (wired.cosmos_database, need.name) for need in needed(wired, service)
     }
-    assert {each["database"] for each in declared["cosmos"]["containers"]} == {wired.cosmos_database}
-    assert [each["name"] for each in declared["servicebus"]["topics"]] == [
-        servicebus_of(wired.transport).topic
-    ]
+    [topic] = declared.servicebus.topics
+    assert topic.name == servicebus_of(wired.transport).topic
+    assert [each.name for each in topic.subscriptions] == ["watch"]
     assert [kind.aggregate_type for kind in service.aggregates] == ["roomBooking"]
     for module in ("service", "room_booking"):
         sys.modules.pop(module, None)

@@ -1,7 +1,6 @@
 """The tests of the examples, and those that ``init`` writes, use what a stranger has: the kit, the face, themselves."""
 
 import importlib
-import tomllib
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +9,7 @@ from cosmos_outbox import Service
 from cosmos_outbox.cli import init
 from cosmos_outbox.preflight.plan import needed
 from cosmos_outbox.settings.transports import ServiceBus
+from devstack.app_file import read_app
 from devstack.local_settings import read_values, sample_file
 from tests.support.paths import ROOT
 from tests.unit.test_face import beside_the_face
@@ -52,19 +52,20 @@ def test_the_local_azure_of_an_example_has_what_its_service_needs(folder: str) -
     ]
     service = importlib.import_module(f"{folder.replace('/', '.')}.{home}").service
     assert isinstance(service, Service)
-    settings = service.settings(read_values(sample_file(ROOT / folder)))
-    declared = tomllib.loads((ROOT / folder / "devstack.toml").read_text())
-    containers = {
-        (each["name"], each["partition_key"]): each.get("composite_indexes", [])
-        for each in declared["cosmos"]["containers"]
-        if each["database"] == settings.cosmos_database
+    given = read_values(sample_file(ROOT / folder))
+    wanted = service.settings(given)
+    found = read_app(ROOT / folder, given)
+    containers = {(each.database, each.name): each.composite_indexes for each in found.cosmos.containers}
+    assert containers == {
+        (wanted.cosmos_database, need.name): [list(each) for each in need.composite]
+        for need in needed(wanted, service)
     }
-    for need in needed(settings, service):
-        assert containers.pop((need.name, need.partition_key)) == [list(each) for each in need.composite]
-    assert containers == {}
-    there = declared.get("servicebus", {"topics": []})["topics"]
-    topics = [settings.transport.topic] if isinstance(settings.transport, ServiceBus) else []
-    assert [each["name"] for each in there] == topics
-    assert {settings.name(each.subscription) for each in service.subscribers} <= {
-        each["name"] for topic in there for each in topic["subscriptions"]
+    topics = [wanted.transport.topic] if isinstance(wanted.transport, ServiceBus) else []
+    assert [each.name for each in found.servicebus.topics] == topics
+    assert all(each.requires_duplicate_detection for each in found.servicebus.topics)
+    assert {wanted.name(each.subscription) for each in service.subscribers} <= {
+        each.name
+        for topic in found.servicebus.topics
+        for each in topic.subscriptions
+        if each.requires_session
     }

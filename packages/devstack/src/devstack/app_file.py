@@ -5,7 +5,9 @@ The file declares containers, topics with their subscriptions, queues, and what 
 devstack explains each key.
 """
 
+import importlib
 import re
+import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -64,12 +66,14 @@ class _Named(_Part):
 class Container(_Named):
     """``partition_key`` has several paths for a hierarchical key; ``ttl`` is the default of its items, in seconds.
 
+    ``indexes`` are the paths that are indexed, such as ``/city/?``; None: the service's own choice, which is all.
     ``composite_indexes`` are the properties, ascending, of each ORDER BY over several of them.
     """
 
     database: str = Field(min_length=1)
     partition_key: Annotated[list[str], BeforeValidator(_path_list)] = Field(min_length=1, max_length=3)
     ttl: int | None = None
+    indexes: list[str] | None = None
     composite_indexes: list[list[str]] = []
 
 
@@ -140,6 +144,13 @@ class Functions(_Part):
     line_to_try: str = Field(default="", alias="try")
 
 
+class Derived(_Part):
+    """``by`` is a module of the app's: its ``derive(source, settings)`` returns more of this file."""
+
+    by: str
+    source: str = Field(alias="from")
+
+
 class App(_Part):
     """What one app needs, with every name resolved."""
 
@@ -159,12 +170,17 @@ def read_app(folder: Path, values: Mapping[str, str]) -> App:
         raise CannotStart(
             f'{file}: "settings" is not a table; write [settings] and one NAME = "default" a line'
         )
-    settings = {**defaults, **{name: value for name, value in values.items() if value}}
+    given = {name: value for name, value in values.items() if value}
+    derived = (
+        _derive(content.pop("derived"), folder, {**defaults, **given}, file) if "derived" in content else {}
+    )
+    defaults = {**derived.pop("settings", {}), **defaults}
+    settings = {**defaults, **given}
     resolved = {
         key: _resolved(part, settings, file, key) for key, part in content.items() if key != "settings"
     }
     try:
-        return App.model_validate({"settings": defaults, **resolved})
+        return App.model_validate({"settings": defaults, **_merged(derived, resolved)})
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
@@ -186,6 +202,37 @@ def _parse(file: Path) -> dict[str, Any]:
         raise CannotStart(f"{file}: not UTF-8 at byte {error.start}; save it as UTF-8") from error
     except tomllib.TOMLDecodeError as error:
         raise CannotStart(f"{file}: not TOML: {error}") from error
+
+
+def _derive(table: Any, folder: Path, settings: Mapping[str, str], file: Path) -> dict[str, Any]:
+    """What the app's own declaration says. The app's folder is on the path, as the Functions host has it."""
+    try:
+        derived = Derived.model_validate(table)
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
+        found = importlib.import_module(derived.by).derive(derived.source, settings)
+    except Exception as error:
+        raise CannotStart(f"{file}: derived: {' '.join(str(error).split())}") from error
+    return {
+        key: each for key, each in found.items() if key in ("settings", "cosmos", "servicebus", "storage")
+    }
+
+
+def _merged(derived: Any, written: Any) -> Any:
+    """What is derived, and what the file adds: tables of one name are one, in which the file wins."""
+    if isinstance(derived, dict) and isinstance(written, dict):
+        return {**derived, **{key: _merged(derived.get(key), each) for key, each in written.items()}}
+    if (
+        isinstance(derived, list)
+        and isinstance(written, list)
+        and all(isinstance(each, dict) for each in written)
+    ):
+        named = {(each.get("database"), each["name"]): each for each in derived}
+        for each in written:
+            key = each.get("database"), each.get("name")
+            named[key] = _merged(named.get(key), each)
+        return [*named.values()]
+    return written
 
 
 def _resolved(value: Any, settings: Mapping[str, Any], file: Path, place: str) -> Any:

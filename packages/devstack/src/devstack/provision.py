@@ -79,12 +79,17 @@ async def _container(database: DatabaseProxy, wanted: Container) -> None:
 
 def _indexing(wanted: Container) -> dict[str, Any] | None:
     """None: the service's own policy, which indexes each property by itself."""
-    if not wanted.composite_indexes:
+    if wanted.indexes is None and not wanted.composite_indexes:
         return None
-    composites = [
-        [{"path": path, "order": "ascending"} for path in paths] for paths in wanted.composite_indexes
-    ]
-    return {"indexingMode": "consistent", "includedPaths": [{"path": "/*"}], "compositeIndexes": composites}
+    included = ["/*"] if wanted.indexes is None else wanted.indexes
+    return {
+        "indexingMode": "consistent",
+        "includedPaths": [{"path": path} for path in included],
+        "excludedPaths": [] if "/*" in included else [{"path": "/*"}],
+        "compositeIndexes": [
+            [{"path": path, "order": "ascending"} for path in paths] for paths in wanted.composite_indexes
+        ],
+    }
 
 
 async def _exists(

@@ -1,5 +1,6 @@
 """devstack.toml is understood whole, or refused with one line that names the place and says what to mend."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,57 @@ def test_a_setting_beats_its_default_and_an_empty_one_counts_as_not_set(tmp_path
     app = read_app(folder, given)
     assert app.cosmos.containers[0].name == "mine-orders"
     assert app.servicebus.topics[0].enable_partitioning is True
+
+
+DERIVING = """
+def derive(source, settings):
+    containers = [{"database": "d", "name": settings["NAME"], "partition_key": ["/id"], "indexes": ["/a/?"]}]
+    topics = [{"name": "t", "requires_duplicate_detection": True, "subscriptions": [{"name": source}]}]
+    return {"settings": {"NAME": "n", "OTHER": "o"}, "cosmos": {"containers": containers},
+            "servicebus": {"topics": topics}, "functions": {"of": "no one here"}}
+"""
+
+
+def test_what_the_apps_declaration_says_is_made_and_the_file_adds_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "deriving", raising=False)
+    (tmp_path / "deriving.py").write_text(DERIVING)
+    written = """
+        [settings]
+        OTHER = "mine"
+        [derived]
+        by = "deriving"
+        from = "billing"
+        [[servicebus.topics]]
+        name = "t"
+        [[servicebus.topics.subscriptions]]
+        name = "watch"
+        [[servicebus.topics]]
+        name = "%OTHER%"
+        [functions]
+        path = "/api"
+    """
+    app = read_app(_file(tmp_path, written), {"NAME": "given"})
+    [container] = app.cosmos.containers
+    assert (container.name, container.partition_key, container.indexes) == ("given", ["/id"], ["/a/?"])
+    derived, other = app.servicebus.topics
+    assert (derived.name, derived.requires_duplicate_detection) == ("t", True)
+    assert [each.name for each in derived.subscriptions] == ["billing", "watch"]
+    assert (other.name, app.functions.path, app.settings) == ("mine", "/api", {"NAME": "n", "OTHER": "mine"})
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ('by = "no_such_module"\nfrom = "x"', "derived: No module named 'no_such_module'"),
+        ('by = "json"\nfrom = "x"', "derived: module 'json' has no attribute 'derive'"),
+        ('by = "json"', "derived: 1 validation error for Derived from Field required"),
+    ],
+)
+def test_a_declaration_that_cannot_be_read_is_one_line(tmp_path: Path, table: str, says: str) -> None:
+    assert says in _refusal(tmp_path, f"[derived]\n{table}")
 
 
 def test_a_container_that_must_be_renamed_says_where(tmp_path: Path) -> None:
