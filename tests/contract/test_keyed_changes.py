@@ -4,7 +4,6 @@
 """
 
 import asyncio
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -250,34 +249,6 @@ async def test_the_same_request_at_once_is_one_change(heaps: Instances) -> None:
     assert sorted(await heaps.marks(name)) == ["a", "b", "c"]
     assert len({each.sequence for each in answers[:4]}) == 1
     assert [each.replayed for each in answers[:4]].count(False) <= 1
-
-
-@pytest.mark.long  # the model has all of them, and test_the_same_request_at_once_is_one_change one
-@pytest.mark.parametrize("kind", KINDS)
-async def test_two_losses_beside_a_duplicate_and_a_writer_make_one_change(
-    heaps: Instances, kind: str
-) -> None:
-    for _ in range(5):
-        heaps.fate = no_loss()
-        name = await heaps.made()
-        if kind == "refused":
-            await heaps.change(name, Heap.close)
-        asking = Asking(name, Heap.delete if kind == "deletes" else puts())
-        other = Asking(name, (lambda heap: heap.close(closed=False)) if kind == "refused" else puts("b"))
-        first, second = sorted(random.sample(range(1, 10), 2))
-        heaps.fate = Fate(random.choice([*Loss]), first, also={second: random.choice([*Loss])})
-        *told, others = await asyncio.gather(*map(heaps.told, (asking, asking, other)))
-        told.append(await heaps.told(asking))
-        events = await heaps.documents(name, "domainEvent")
-        story = f"{heaps.fate}: {told}, {others}, {[each['data']['action'] for each in events]}"
-        assert len({*told}) == 1, story
-        assert kind == "refused" or isinstance(told[0], int), story
-        assert kind == "deletes" or isinstance(others, int), story
-        refused, gone = told[0] == "refused", others == "gone"
-        assert len(events) == 2 + (kind == "refused") + (not refused) - gone, story
-        if kind != "deletes":
-            marks = [] if refused else ["a"]
-            assert sorted(await heaps.marks(name)) == marks + ["b"] * (kind == "changes"), story
 
 
 async def test_a_key_is_its_callers_and_counts_for_each_target(heaps: Instances) -> None:

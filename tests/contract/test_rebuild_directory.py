@@ -72,38 +72,6 @@ async def test_a_rebuild_fills_the_directory_and_prints_its_progress(
     assert capsys.readouterr().out.splitlines()[-1].endswith("3 entries compared, 0 written, 0 failed")
 
 
-@pytest.mark.long  # tests/unit/test_healing.py has what the source wins
-async def test_after_a_restore_the_source_wins(environment: dict[str, str], process: Process) -> None:
-    contact_id, later = await process.create(), await process.create()
-    before = await process.stored.read(str(contact_id), str(contact_id))
-    assert before is not None
-    await process.describe(contact_id, email="after@contoso.com")
-    for each in (contact_id, later):
-        for event in await process.events(each):
-            await process.inbox.handle(event)
-    async with CosmosClient.from_connection_string(environment["COSMOS"]) as client:
-        stored = client.get_database_client(environment["COSMOS_DATABASE"]).get_container_client("contacts")
-        await stored.replace_item(str(contact_id), before)  # as a point-in-time restore leaves it
-        await stored.delete_item(str(later), str(later))
-    assert await asyncio.to_thread(main, [], environment) == 0
-    ahead = await process.entry(contact_id)
-    assert ahead is not None
-    assert ahead.last_sequence == 2
-    assert await asyncio.to_thread(main, ["--source-wins"], environment) == 0
-    entry = await process.entry(contact_id)
-    assert entry is not None
-    assert (entry.last_sequence, entry.state and entry.state.email) == (1, "johndoe@contoso.com")
-    await process.describe(contact_id, email="again@contoso.com")
-    [event] = [
-        each for each in await process.events(contact_id) if each.data.get("email") == "again@contoso.com"
-    ]
-    await process.inbox.handle(event)
-    entry = await process.entry(contact_id)
-    assert entry is not None
-    assert entry.state is not None
-    assert entry.state.email == "again@contoso.com"
-
-
 @pytest.mark.parametrize("source_wins", [False, pytest.param(True, marks=pytest.mark.long)])
 async def test_after_a_new_form_of_the_entries_all_are_written_again(
     environment: dict[str, str],

@@ -1,6 +1,5 @@
 """The whole path in processes of its own: HTTP in, the app in the Functions host, messages out."""
 
-import shutil
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
@@ -105,28 +104,3 @@ def own_stack(tmp_path: Path) -> Iterator[Stack]:
     """For tests that kill or pause something."""
     with stack(tmp_path) as started:
         yield started
-
-
-APP = """
-from cosmos_outbox.functions.function_app import app as function_app
-from {module} import {service}
-
-app = function_app({service})
-"""
-
-
-@contextmanager
-def hosted(folder: Path, module: str, service: str, environment: Mapping[str, str]) -> Iterator[str]:
-    """The address of the calls of a service's function app, in the Functions host."""
-    app = folder / "app"
-    app.mkdir()
-    (app / "function_app.py").write_text(APP.format(module=module, service=service))
-    shutil.copy(ROOT / "host.json", app)
-    settings = folder / "no.settings.json"
-    settings.write_text('{"IsEncrypted": false, "Values": {}}')
-    given = {**environment, "PYTHONPATH": str(ROOT), "RELAY_POLL_DELAY_MS": "50"}
-    host = testing.Service(
-        "functions", folder / "functions", f"--app={app}", f"--settings={settings}", environment=given
-    )
-    with testing.running(host) as started:
-        yield started.address.rstrip("/") + "/api"

@@ -155,28 +155,6 @@ async def test_parked_events_are_counted_listed_shown_replayed_and_given_up(worl
     assert same == page.view()
 
 
-@pytest.mark.long  # tests/unit/test_stuck.py has each kind
-async def test_messages_set_aside_are_listed_shown_and_given_up(world: World) -> None:
-    await world.set_aside({"email": SECRET})
-    listed = await world.run("stuck")
-    assert listed.code == 1
-    assert SECRET not in listed.out
-    record = listed.out.split()[0]
-    assert "refused    message unreadable - of no aggregate at contact-directory, since " in listed.out
-    assert "1 refused" in (await world.run("status")).out
-
-    shown = await world.run("stuck", "show", record)
-    assert (shown.code, SECRET in shown.out) == (0, True)
-    assert json.loads(shown.out) == (await world.stuck.show(record)).whole_view()
-
-    applied = await world.run("retry", record)
-    assert (applied.code, "read their reasons" in applied.err) == (1, True)
-    assert (await world.run("discard", record, "--reason", "a test")).code == 0
-    gone = await world.run("retry", record)
-    assert (gone.code, "this record is closed as discarded" in gone.err) == (1, True)
-    assert (await world.run("stuck")).code == 0
-
-
 WRONG = [
     (["events", "invoice", "7"], 1, "contacts has no aggregates of type invoice; it has: contact"),
     (["stuck", "show", "7"], 1, "take an id from the list of what is stuck"),

@@ -33,15 +33,3 @@ async def test_a_relay_that_dies_after_half_of_a_batch_loses_and_doubles_nothing
         assert received == [[1, 2, 3]] * 3
         await eventually(lambda: started.log().count("injected: died") >= 2)
         assert all(await asyncio.gather(*(started.topic.is_empty(contact_id) for contact_id in ids)))
-
-
-@pytest.mark.long  # tests/contract/test_running has a relay without its broker
-async def test_without_the_broker_the_api_works_and_the_events_wait(
-    own_stack: Stack, http: aiohttp.ClientSession
-) -> None:
-    own_stack.servicebus.kill()
-    contact = await own_stack.create(http)
-    for number in range(3):
-        await own_stack.patch(http, contact["id"], description=f"{number}")
-    own_stack.servicebus.start()
-    assert await own_stack.sequences(contact["id"], 4) == [1, 2, 3, 4]

@@ -6,15 +6,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import aiohttp
 import pytest
+from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox.cli import publish_again
 from devstack.testing import eventually
 from tests.e2e.conftest import Stack, stack
-from tests.e2e.test_stuck import insert, poison, stuck
-from tests.support.azure import LEASES
+from tests.support.azure import CONTACTS, LEASES
 
 pytestmark = pytest.mark.own_stack
 
@@ -58,6 +59,28 @@ async def forwarded(when: list[str], capsys: pytest.CaptureFixture[str]) -> None
 
     await eventually(ready)
     assert "2 event(s) would be published" in capsys.readouterr().out
+
+
+async def insert(stack: Stack, item: dict[str, Any]) -> None:
+    async with CosmosClient.from_connection_string(stack.cosmos.connection_string) as client:
+        await client.get_database_client(stack.database).get_container_client(CONTACTS).create_item(item)
+
+
+def poison(partition_key: str, **data: Any) -> dict[str, Any]:
+    return {
+        "id": f"poison-{uuid4()}",
+        "partitionKey": partition_key,
+        "type": "domainEvent",
+        "data": data,
+        "ttl": 600,
+    }
+
+
+async def stuck(stack: Stack, http: aiohttp.ClientSession, **wanted: Any) -> list[dict[str, Any]]:
+    async with http.get(f"{stack.url}/stuck?pageSize=100") as answer:
+        assert answer.status == 200
+        items: list[dict[str, Any]] = (await answer.json())["items"]
+    return [item for item in items if all(item[name] == value for name, value in wanted.items())]
 
 
 @pytest.mark.long  # tests/contract/test_republish.py and test_republish_lag.py have what it does, in memory

@@ -25,7 +25,6 @@ _NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 APP = Path(__file__).parent / "apps" / "tasks"
 TASK = {"title": "Water the plants", "place": {"room": "Hall", "floor": 2}}
-BATCH = {"operation": "batch", "container": "tasks"}
 pytestmark = pytest.mark.own_stack
 
 
@@ -242,32 +241,6 @@ async def test_a_repeated_replacement_gets_the_first_answer(api: httpx.AsyncClie
     assert (await api.get(where)).json()["note"] == "later"
 
 
-@pytest.mark.long
-async def test_a_key_replays_a_change_whose_answer_was_lost_and_throttled(
-    stack: Stack, api: httpx.AsyncClient
-) -> None:
-    """tests/contract/test_keyed_changes loses every write of every kind of change."""
-    where, made = await created(api)
-    key, task = {"Idempotency-Key": uuid4().hex}, made.json() | {"title": "Water them"}
-
-    async def ask(title: str) -> httpx.Response:
-        return await api.patch(where, json={"title": title}, headers=key)
-
-    await stack.cosmos.faults.add("drop-after-commit", count=1, **BATCH)
-    await stack.cosmos.faults.add("throttle", count=100, retryAfterMs=1, **BATCH)
-    unknown = await ask("Water them")
-    await stack.cosmos.faults.clear()
-    assert unknown.status_code in (429, 503), unknown.text
-    now = await api.get(where, headers={"Cache-Control": "no-cache"})
-    assert (now.status_code, now.json()["title"]) == (200, "Water them")
-    answers = await asyncio.gather(*(ask("Water them") for _ in range(3)))
-    for answer in answers:
-        assert (answer.status_code, answer.headers["Idempotency-Replayed"]) == (200, "true")
-        assert answer.json() == task | {"sequence": 2, "etag": answer.headers["ETag"]}
-    other = await ask("Water all")
-    assert (other.status_code, other.json()["title"]) == (422, "Idempotency key reused")
-
-
 ALLOWED = [
     ("PUT", "/tasks", "GET, HEAD, POST"),
     ("DELETE", "/tasks", "GET, HEAD, POST"),
@@ -327,27 +300,6 @@ async def test_a_repeated_change_gets_the_first_answer(api: httpx.AsyncClient) -
     assert [each.headers.get("Idempotency-Replayed") for each in deleted] == [None, "true"]
     assert (await api.patch(where, json={"note": "x"}, headers=keys[0])).json() == late.json()
     assert (await api.post(f"{where}/finish", headers={"Idempotency-Key": "new"})).status_code == 404
-
-
-@pytest.mark.long  # tests/contract/test_transactions has the writers at once
-async def test_of_callers_with_one_etag_one_wins_though_its_answer_is_lost(
-    stack: Stack, api: httpx.AsyncClient
-) -> None:
-    where, made = await created(api)
-    pinned = {"If-Match": made.headers["ETag"]}
-    await stack.cosmos.faults.add(
-        "drop-after-commit", count=4, **BATCH
-    )  # more than the SDK repeats on its own
-    answers = await asyncio.gather(
-        *(api.patch(where, json={"note": f"of {number}"}, headers=pinned) for number in range(4))
-    )
-    await stack.cosmos.faults.clear()
-    told = sorted(each.status_code for each in answers)
-    # 503: the look for the newest version, which is a batch too, got no answer. The caller tries again.
-    assert (told[0], {*told[1:]} <= {412, 503}) == (200, True), [each.text for each in answers]
-    [won] = [each for each in answers if each.status_code == 200]
-    now = (await api.get(where, headers={"Cache-Control": "no-cache"})).json()
-    assert (now, now["sequence"]) == (won.json(), 2)
 
 
 async def test_without_a_version_nobodys_change_is_lost(api: httpx.AsyncClient) -> None:

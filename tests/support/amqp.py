@@ -87,14 +87,6 @@ class AmqpNetwork:
         for connection in list(self.connections):
             connection.cut()
 
-    def end_of(self, instance: SimulatedInstance, *, told: bool) -> None:
-        """A process has ended. ``told``: its machine says so to the broker; else its connections are half open."""
-        for connection in [each for each in self.connections if each.owner is instance]:
-            if told:
-                connection.cut()
-            else:
-                connection.carries = False
-
     def happens(self, chance: float) -> bool:
         """Whether it happens now."""
         return chance > 0 and self._random.random() < chance

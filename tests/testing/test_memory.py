@@ -10,17 +10,14 @@ import pytest
 from cosmos_outbox import Origin, Receipt, Service
 from cosmos_outbox.cosmos.aggregates.aggregates import ATTEMPTS
 from cosmos_outbox.errors import (
-    AggregateNotFound,
     ConcurrentChange,
     EffectRejected,
     EffectUnavailable,
     OutcomeUnknown,
-    PreconditionFailed,
     Throttled,
     Unavailable,
 )
 from cosmos_outbox.inbox.errors import StoreUnavailable
-from cosmos_outbox.outbox.aggregate import KeyedRequest
 from cosmos_outbox.outbox.publisher import CloudEvents
 from cosmos_outbox.servicebus.message import message_from_event
 from cosmos_outbox.testing import InMemory, Message, NotInMemory, in_memory, message
@@ -63,65 +60,6 @@ async def test_a_change_is_stored_with_its_events_in_order(memory: InMemory) -> 
     document = memory.read(booking.aggregate_id, booking.aggregate_id)
     assert document is not None
     assert (document["type"], document["data"]["lastSequence"]) == ("booking", 2)
-
-
-async def test_a_change_that_the_aggregate_refuses_stores_nothing(memory: InMemory) -> None:
-    booking = (await booked()).aggregate
-    with pytest.raises(ValueError, match="a seat"):
-        await resized(booking, 0)
-    assert told(memory) == [("BookingCreated", 1)]
-
-
-async def test_a_pinned_version_that_is_stale_is_refused(memory: InMemory) -> None:
-    first = await booked()
-    await resized(first.aggregate, 2)
-    with pytest.raises(PreconditionFailed):
-        await resized(first.aggregate, 3, if_match={first.etag})
-    assert len(memory.events) == 2
-
-
-async def test_of_writers_at_once_each_change_is_stored(memory: InMemory) -> None:
-    booking = (await booked()).aggregate
-    await asyncio.gather(*[resized(booking, seats) for seats in (2, 3, 4)])
-    assert [event.sequence for event in memory.events] == [1, 2, 3, 4]
-
-
-async def test_what_is_deleted_is_gone_for_readers(memory: InMemory) -> None:
-    booking, other = (await booked()).aggregate, (await booked("Another")).aggregate
-    await service().aggregates.change(Booking, booking.aggregate_id, Booking.delete, ORIGIN)
-    with pytest.raises(AggregateNotFound):
-        await service().aggregates.read(Booking, booking.aggregate_id, ORIGIN, newest=True)
-    page = await service().aggregates.page(Booking, 10, None, ORIGIN)
-    assert [each.aggregate_id for each in page.items] == [other.aggregate_id]
-
-
-async def test_pages_go_on_from_their_tokens(memory: InMemory) -> None:
-    titles = {f"table {number}" for number in range(5)}
-    for title in titles:
-        await booked(title)
-    seen: list[str] = []
-    token = None
-    while len(seen) < 9:
-        page = await service().aggregates.page(Booking, 2, token, ORIGIN)
-        seen += [each.state.title for each in page.items]
-        if (token := page.continuation_token) is None:
-            break
-    assert sorted(seen) == sorted(titles)
-
-
-async def test_a_repetition_with_the_same_key_gets_the_first_answer(memory: InMemory) -> None:
-    def once(fingerprint: str) -> Any:
-        request = KeyedRequest("caller", "key-1", fingerprint)
-        return service().aggregates.create_once(
-            lambda booking_id: Booking.create("A table", booking_id=booking_id), request, ORIGIN
-        )
-
-    memory.faults.answer_lost()
-    with pytest.raises(OutcomeUnknown):
-        await once("digest")
-    receipt, replayed = await once("digest")
-    assert (replayed, told(memory)) == (True, [("BookingCreated", 1)])
-    assert receipt.aggregate.aggregate_id == memory.events[0].aggregate.id
 
 
 async def test_faults_come_when_they_are_asked_for(memory: InMemory) -> None:
@@ -176,17 +114,6 @@ async def test_twice_out_of_order_and_with_a_gap(memory: InMemory) -> None:
     entry = await memory.entry(board, booking.aggregate_id)
     assert entry is not None
     assert (entry.state, entry.last_sequence) == (Row(title="A table", seats=3), 3)
-
-
-async def test_an_old_entry_that_lacks_an_event_is_healed_from_the_aggregate(memory: InMemory) -> None:
-    booking = (await booked()).aggregate
-    await memory.deliver()
-    for seats in (2, 3):
-        await resized(booking, seats)
-    await memory.deliver(memory.events[2])
-    entry = await memory.entry(board, booking.aggregate_id)
-    assert entry is not None
-    assert (entry.state, entry.last_sequence, entry.healed) == (Row(title="A table", seats=3), 3, 1)
 
 
 async def test_what_cannot_be_read_is_set_aside_with_its_reason(memory: InMemory) -> None:

@@ -33,7 +33,6 @@ ASYNCAPI = json.loads((FOLDER / "asyncapi.json").read_text())
 MESSAGES = {str(message.subject): message for message in samples.messages()}
 
 BASE = {"id", "action", "sequence", "createdAt", "contactId"}
-REQUEST = {"correlationId", "traceparent", "tracestate"}
 PROMISED = {
     ("ContactCreatedEvent", 1): BASE | {"contact"},
     ("ContactNameUpdatedEvent", 1): BASE | {"name"},

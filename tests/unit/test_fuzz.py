@@ -24,8 +24,6 @@ JSON = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
     max_leaves=12,
 )  # fmt: skip
-FIELDS = ["id", "partitionKey", "data", "ttl", "_ts", "_lsn"]
-INNER = ["id", "contactId", "action", "sequence", "createdAt", "correlationId", "traceparent", "tracestate"]
 
 
 HEADERS = st.dictionaries(

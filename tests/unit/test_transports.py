@@ -23,12 +23,6 @@ from tests.support.functions import NO_CONTEXT, Calls
 COSMOS = {"COSMOS": "AccountEndpoint=http://c/;AccountKey=k"}
 QUEUES = COSMOS | {"STORAGEQUEUE__queueServiceUri": "https://a.queue.core.windows.net"}
 
-WEBHOOK = {
-    "TRANSPORT": "webhook",
-    "WEBHOOK_URL": "https://example.com/events",
-    "WEBHOOK_SECRETS": "whsec_" + "a" * 44,
-}
-
 
 async def nothing(*_: object) -> None:
     """An effect."""

@@ -7,7 +7,6 @@ base64; a closed record has none, and expires.
 
 import hashlib
 import json
-import logging
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -39,8 +38,6 @@ _OLDER = f"{_RECORDS}ARRAY_CONTAINS(@states, c.state) AND c.setAsideAt < @then"
 _COUNT = "SELECT COUNT(1) AS count FROM c WHERE c.state = @state"
 _STATES = [state.value for state in RecordState if state.is_open]
 _PAGE = 100
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)

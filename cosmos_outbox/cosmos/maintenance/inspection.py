@@ -31,10 +31,6 @@ from cosmos_outbox.settings.errors import (
     first_line,
 )
 
-_PARKED_FOR_OTHERS = (
-    "SELECT DISTINCT VALUE c.partitionKey FROM c "
-    "WHERE c.type = @type AND NOT ARRAY_CONTAINS(@known, c.partitionKey)"
-)
 DEADLINE_SECONDS = 15.0
 """The longest that one call may take, with its retries and a sign-in."""
 
