@@ -15,7 +15,7 @@ it needs: no broker before it sends, no Functions where there are none.
 
 from typing import TYPE_CHECKING
 
-from cosmos_outbox.kernel.late import late
+from cosmos_outbox.kernel.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
     from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
@@ -76,7 +76,7 @@ __all__ = [
 ]  # fmt: skip
 
 if not TYPE_CHECKING:  # to a type checker a name that is not imported above is an error
-    __getattr__, __dir__ = late(
+    __getattr__, __dir__ = lazy_imports(
         __name__,
         {
             "cosmos_outbox.cosmos.aggregates.aggregates": ("Aggregates",),

@@ -5,7 +5,7 @@ A service and its functions take from here what only some of them run; it is imp
 
 from typing import TYPE_CHECKING
 
-from cosmos_outbox.kernel.late import late
+from cosmos_outbox.kernel.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
     from cosmos_outbox.composition.operator import wire_operator as wire_operator
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from cosmos_outbox.operations.health import HEALTH_SECONDS as HEALTH_SECONDS
     from cosmos_outbox.operations.health import RecentCheck as RecentCheck
     from cosmos_outbox.operations.stuck import StuckList as StuckList
-    from cosmos_outbox.servicebus.received import delivery_of as delivery_of
+    from cosmos_outbox.servicebus.delivery import delivery_of as delivery_of
     from cosmos_outbox.storagequeue.message import arrived as arrived
     from cosmos_outbox.telemetry.export import export as export
     from cosmos_outbox.telemetry.messaging import STORAGEQUEUE as STORAGEQUEUE
     from cosmos_outbox.telemetry.messaging import handling as handling
 
 if not TYPE_CHECKING:  # to a type checker a name that is not imported above is an error
-    __getattr__, __dir__ = late(
+    __getattr__, __dir__ = lazy_imports(
         __name__,
         {
             "cosmos_outbox.composition.operator": ("wire_operator",),
@@ -49,7 +49,7 @@ if not TYPE_CHECKING:  # to a type checker a name that is not imported above is 
             "cosmos_outbox.inbox.receiver": ("WAIT_SECONDS",),
             "cosmos_outbox.operations.health": ("HEALTH_SECONDS", "RecentCheck"),
             "cosmos_outbox.operations.stuck": ("StuckList",),
-            "cosmos_outbox.servicebus.received": ("delivery_of",),
+            "cosmos_outbox.servicebus.delivery": ("delivery_of",),
             "cosmos_outbox.storagequeue.message": ("arrived",),
             "cosmos_outbox.telemetry.export": ("export",),
             "cosmos_outbox.telemetry.messaging": ("STORAGEQUEUE", "handling"),

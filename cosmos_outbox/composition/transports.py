@@ -102,11 +102,11 @@ def storagequeue_queues(
 ) -> "Queues":
     """See :class:`TransportKind`: the subscription is the name of a queue."""
     from cosmos_outbox.operations.subscriber import Queues  # noqa: PLC0415
-    from cosmos_outbox.storagequeue.messages import POISON, Messages, PoisonQueue  # noqa: PLC0415
+    from cosmos_outbox.storagequeue.receiver import POISON, PoisonQueue, QueueReceiver  # noqa: PLC0415
 
     storage = _storage(of, resources, http)
     queue, poison = (storage.get_queue_client(f"{subscription}{end}") for end in ("", POISON))
-    return Queues(PoisonQueue(poison, subscription), Messages(queue, poison))
+    return Queues(PoisonQueue(poison, subscription), QueueReceiver(queue, poison))
 
 
 async def _check_storagequeue(of: StorageQueue) -> float | None:

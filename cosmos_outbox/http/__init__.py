@@ -8,7 +8,7 @@ it is first used.
 
 from typing import TYPE_CHECKING
 
-from cosmos_outbox.kernel.late import late
+from cosmos_outbox.kernel.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
     from cosmos_outbox.http import request
@@ -28,7 +28,7 @@ __all__ = [
 ]  # fmt: skip
 
 if not TYPE_CHECKING:  # to a type checker a name that is not imported above is an error
-    __getattr__, __dir__ = late(
+    __getattr__, __dir__ = lazy_imports(
         __name__,
         {
             "cosmos_outbox.http.answering": ("Answering",),

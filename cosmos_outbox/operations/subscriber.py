@@ -21,7 +21,7 @@ from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.lists.listing import Listing
 from cosmos_outbox.outbox.telemetry import OFTEN, GaugeReading
-from cosmos_outbox.telemetry.liveness import Work
+from cosmos_outbox.telemetry.liveness import SlotHealth
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -70,7 +70,7 @@ class DeadLettered(Protocol):
 class Arriving(Protocol):
     """The messages of a subscription."""
 
-    async def serve(self, receive: Receive, stop: asyncio.Event, work: Work, *, slots: int) -> None:
+    async def serve(self, receive: Receive, stop: asyncio.Event, health: SlotHealth, *, slots: int) -> None:
         """Handle messages until ``stop`` is set; then return as soon as the messages in hand are handled."""
 
 

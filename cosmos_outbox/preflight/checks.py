@@ -50,7 +50,7 @@ async def _check_transport(plan: Plan, credential: Credential | None) -> list[Fi
 async def check_queues(plan: Plan, of: StorageQueue, credential: Credential | None) -> list[Finding]:
     """Check that the queues that events are sent to and received from exist, and may be used."""
     from cosmos_outbox.storagequeue.client import DEADLINE_SECONDS, messages_in  # noqa: PLC0415
-    from cosmos_outbox.storagequeue.messages import POISON  # noqa: PLC0415
+    from cosmos_outbox.storagequeue.receiver import POISON  # noqa: PLC0415
 
     sent_to = of.queues if isinstance(plan.settings, Settings) else ()
     received = [name for _, name in plan.subscriptions] + list(plan.other_subscriptions)

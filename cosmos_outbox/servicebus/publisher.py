@@ -20,6 +20,20 @@ from azure.servicebus.aio import ServiceBusClient
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox.errors import FailureReason
 from cosmos_outbox.outbox.publisher import AggregateEvents, CloudEvents, Guarantees, Outcome, Refused, Unknown
+from cosmos_outbox.servicebus.batches import (
+    Batch,
+    Chain,
+    Room,
+    SendingAggregate,
+    SendingMessage,
+    SendingPage,
+    first_too_large,
+    halves,
+    is_mixed,
+    pack,
+    postpone,
+    stop_at_too_large,
+)
 from cosmos_outbox.servicebus.errors import (
     HINDRANCES,
     IMPOSSIBLE,
@@ -36,20 +50,6 @@ from cosmos_outbox.servicebus.message import (
     size_at_most,
 )
 from cosmos_outbox.servicebus.senders import Limits, Sender, Senders
-from cosmos_outbox.servicebus.sending import (
-    Batch,
-    Chain,
-    Room,
-    SendingAggregate,
-    SendingMessage,
-    SendingPage,
-    first_too_large,
-    halves,
-    is_mixed,
-    pack,
-    postpone,
-    stop_at_too_large,
-)
 from cosmos_outbox.settings.transports import SESSIONS
 from cosmos_outbox.telemetry import messaging
 

@@ -6,7 +6,7 @@ session is released when it is idle, and after ``MOST_SECONDS``, so that a few b
 a lock is lost, no message of its session is completed or begun.
 
 Every AMQP body type is normalised to bytes: an unexpected type must not crash the receive loop.
-Separate from :mod:`cosmos_outbox.servicebus.received`, which is imported without the broker's SDK.
+Separate from :mod:`cosmos_outbox.servicebus.delivery`, which is imported without the broker's SDK.
 
 A dead letter leaves its queue only after its record is stored: dead letters never expire, and fill the topic.
 """
@@ -29,9 +29,9 @@ from cosmos_outbox.kernel.clock import monotonic, utc_now
 from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.kernel.loops import CallEnded, LogThrottle, own_failures
 from cosmos_outbox.servicebus.client import in_time, receiver_of
+from cosmos_outbox.servicebus.delivery import delivery_of
 from cosmos_outbox.servicebus.errors import SDK_ERRORS, verdict
-from cosmos_outbox.servicebus.received import delivery_of
-from cosmos_outbox.telemetry.liveness import Work, wait
+from cosmos_outbox.telemetry.liveness import SlotHealth, wait
 from cosmos_outbox.telemetry.messaging import handling
 
 AT_ONCE = 10
@@ -191,26 +191,26 @@ class Sessions:
     """Whether ``topic`` is a queue."""
     clock_log: LogThrottle = field(default_factory=LogThrottle)
 
-    async def serve(self, receive: Receive, stop: asyncio.Event, work: Work, *, slots: int) -> None:
+    async def serve(self, receive: Receive, stop: asyncio.Event, health: SlotHealth, *, slots: int) -> None:
         """Handles messages until ``stop`` is set; returns once the current messages are handled."""
         async with asyncio.TaskGroup() as group:
 
             def begin() -> None:
-                group.create_task(self._slot(receive, stop, work, crew))
+                group.create_task(self._slot(receive, stop, health, crew))
 
             crew = _Crew(slots, begin)
             crew.join(WAITING)
 
-    async def _slot(self, receive: Receive, stop: asyncio.Event, work: Work, crew: _Crew) -> None:
-        with work.slot() as beat:
+    async def _slot(self, receive: Receive, stop: asyncio.Event, health: SlotHealth, crew: _Crew) -> None:
+        with health.slot() as beat:
             while not stop.is_set():
                 beat()
-                await self._round(receive, stop, work, crew, beat)
+                await self._round(receive, stop, health, crew, beat)
                 if crew.leaves():
                     break
 
     async def _round(
-        self, receive: Receive, stop: asyncio.Event, work: Work, crew: _Crew, beat: Callable[[], None]
+        self, receive: Receive, stop: asyncio.Event, health: SlotHealth, crew: _Crew, beat: Callable[[], None]
     ) -> None:
         """Waits for a session and serves it; pauses after a failure."""
         pause, began, held = 0.0, monotonic(), False
@@ -220,16 +220,16 @@ class Sessions:
                     if receiver is not None:
                         held = True
                         crew.got_session(monotonic() - began)
-                        await self._serve_one(receiver, receive, stop, work, beat)
+                        await self._serve_one(receiver, receive, stop, health, beat)
         except (OperationTimeoutError, SessionCannotBeLockedError) as error:
             if held or monotonic() - began < self.wait_seconds / 2:  # otherwise no session has messages
-                pause = work.failed(verdict(error)[1], opening=not held)
+                pause = health.failed(verdict(error)[1], opening=not held)
             else:
-                work.came_through()
+                health.came_through()
         except SDK_ERRORS as error:
-            pause = work.failed(verdict(error)[1], opening=not held)
+            pause = health.failed(verdict(error)[1], opening=not held)
         except CallEnded as error:
-            pause = work.failed(str(error), opening=not held)
+            pause = health.failed(str(error), opening=not held)
         if pause:
             await wait(stop, pause)
         if held:
@@ -264,10 +264,10 @@ class Sessions:
         receiver: ServiceBusReceiver,
         receive: Receive,
         stop: asyncio.Event,
-        work: Work,
+        health: SlotHealth,
         beat: Callable[[], None],
     ) -> None:
-        work.sessions += 1
+        health.sessions += 1
         until = monotonic() + MOST_SECONDS
         try:
             async with renewed(receiver.session, self.clock_log):
@@ -275,7 +275,7 @@ class Sessions:
                     messages = [] if stop.is_set() else await receiver.receive_messages(1, IDLE_SECONDS)
                     if not messages:
                         if not stop.is_set():
-                            work.came_through()
+                            health.came_through()
                         return
                     [message] = messages
                     try:
@@ -286,11 +286,11 @@ class Sessions:
                         await receiver.abandon_message(message)
                         return
                     await receiver.complete_message(message)
-                    work.received += 1
-                    work.came_through()
+                    health.received += 1
+                    health.came_through()
                     beat()
         finally:
-            work.sessions -= 1
+            health.sessions -= 1
 
 
 @asynccontextmanager

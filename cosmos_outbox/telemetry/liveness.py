@@ -1,4 +1,4 @@
-"""Counts the work of a subscription's slots, and measures how long each has been silent."""
+"""Counts the work and the failures of a subscription's slots, and measures how long each has been silent."""
 
 import asyncio
 import logging
@@ -24,8 +24,8 @@ async def wait(stop: asyncio.Event, seconds: float) -> bool:
 
 
 @dataclass
-class Work:
-    """The work and the failures of one subscription's slots, for probes and a health line."""
+class SlotHealth:
+    """The health of one subscription's slots: its work and its failures, for probes and a health line."""
 
     received: int = 0
     sessions: int = 0

@@ -16,14 +16,14 @@ imports this package.
 
 from typing import TYPE_CHECKING
 
-from cosmos_outbox.kernel.late import late
+from cosmos_outbox.kernel.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
+    from cosmos_outbox.testing.changes import raised, stored
     from cosmos_outbox.testing.functions import call
     from cosmos_outbox.testing.local import LocalAzure, Program, eventually
     from cosmos_outbox.testing.memory import InMemory, NotInMemory, in_memory
     from cosmos_outbox.testing.messages import Message, message
-    from cosmos_outbox.testing.raising import raised, stored
     from cosmos_outbox.testing.store_contract import SubscriberStoreContract
 
 __all__ = [
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # to a type checker a name that is not imported above is an error
-    __getattr__, __dir__ = late(
+    __getattr__, __dir__ = lazy_imports(
         __name__,
         {
             "cosmos_outbox.testing.functions": ("call",),
@@ -60,7 +60,7 @@ if not TYPE_CHECKING:  # to a type checker a name that is not imported above is 
                 "Message",
                 "message",
             ),
-            "cosmos_outbox.testing.raising": (
+            "cosmos_outbox.testing.changes": (
                 "raised",
                 "stored",
             ),

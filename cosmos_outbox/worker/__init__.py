@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from cosmos_outbox.kernel.late import late
+from cosmos_outbox.kernel.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
     from cosmos_outbox.worker import draining as draining
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from cosmos_outbox.worker import subscriber as subscriber
 
 if not TYPE_CHECKING:  # to a type checker a name that is not imported above is an error
-    __getattr__, __dir__ = late(
+    __getattr__, __dir__ = lazy_imports(
         __name__,
         {
             "cosmos_outbox.worker.draining": (),

@@ -24,7 +24,7 @@ from cosmos_outbox.worker import probes
 from cosmos_outbox.worker.probes import DRAIN_SECONDS, Address, WorkerHealth, every
 
 if TYPE_CHECKING:
-    from cosmos_outbox.telemetry.liveness import Work
+    from cosmos_outbox.telemetry.liveness import SlotHealth
 
 CANCEL_SECONDS = 5.0
 """The longest time that a stop waits for the tasks it has cancelled."""
@@ -42,13 +42,13 @@ _log = logging.getLogger(__name__)
 class SubscriberHealth(WorkerHealth):
     """The subscribers' state: the last result of each slot, and whether the store answers."""
 
-    works: "Sequence[Work]"
-    """The work of each subscription, apart, so that a healthy one does not hide another that fails."""
+    loops: "Sequence[SlotHealth]"
+    """The health of each subscription, apart, so that a healthy one does not hide another that fails."""
 
     @property
     def silent_seconds(self) -> float:
         """The time since the slowest slot asked for a session or handled a message."""
-        return max((work.silent_seconds for work in self.works), default=0.0)
+        return max((each.silent_seconds for each in self.loops), default=0.0)
 
     @property
     def longest_round_seconds(self) -> float:
@@ -61,18 +61,18 @@ class SubscriberHealth(WorkerHealth):
 
     def line(self) -> str:
         """Returns one line about the sessions, the messages and the current problem."""
-        sessions, received = sum(work.sessions for work in self.works), self.received
+        sessions, received = sum(each.sessions for each in self.loops), self.received
         waiting = f"messages wait: {'; '.join(self._waiting_for)}" if self._waiting_for else "no failure"
         return f"{sessions} session(s), {received} message(s) received, {waiting}"
 
     @property
     def received(self) -> int:
         """The number of handled messages."""
-        return sum(work.received for work in self.works)
+        return sum(each.received for each in self.loops)
 
     @property
     def _waiting_for(self) -> Sequence[str]:
-        return [work.waiting_for for work in self.works if work.waiting_for is not None]
+        return [each.waiting_for for each in self.loops if each.waiting_for is not None]
 
 
 async def run(
@@ -90,9 +90,9 @@ async def run(
 
 def health_of(service: Wired, stop: asyncio.Event) -> SubscriberHealth:
     """Of subscribers that are to begin: for :func:`serve`, once."""
-    from cosmos_outbox.telemetry.liveness import Work  # noqa: PLC0415 - not where nothing is received
+    from cosmos_outbox.telemetry.liveness import SlotHealth  # noqa: PLC0415 - not where nothing is received
 
-    return SubscriberHealth(service, stop, [Work() for _ in service.subscriptions])
+    return SubscriberHealth(service, stop, [SlotHealth() for _ in service.subscriptions])
 
 
 async def serve(service: Wired, stop: asyncio.Event, health: SubscriberHealth, *, slots: int = SLOTS) -> None:
@@ -106,7 +106,7 @@ async def serve(service: Wired, stop: asyncio.Event, health: SubscriberHealth, *
         if each.healing is not None:
             walk = partial(each.healing.run, seconds=WALK_SECONDS)
             others.append(asyncio.create_task(every(WALK_EVERY_SECONDS, stop, "the walk waits", walk)))
-    serving = asyncio.create_task(_receive([*service.subscriptions.values()], stop, health.works, slots))
+    serving = asyncio.create_task(_receive([*service.subscriptions.values()], stop, health.loops, slots))
     stopping = asyncio.create_task(stop.wait())
     _log.info("the subscriber works")
     await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -126,10 +126,10 @@ async def serve(service: Wired, stop: asyncio.Event, health: SubscriberHealth, *
 
 
 async def _receive(
-    subscriptions: Sequence[Subscription], stop: asyncio.Event, works: "Sequence[Work]", slots: int
+    subscriptions: Sequence[Subscription], stop: asyncio.Event, loops: "Sequence[SlotHealth]", slots: int
 ) -> None:
     """Serves the sessions of all subscriptions until ``stop`` is set. Raises Misconfigured."""
     serve = [(each.subscriber.queues().sessions, each.subscriber.receiver.receive) for each in subscriptions]
     async with asyncio.TaskGroup() as group:
-        for (sessions, receive), work in zip(serve, works, strict=True):
-            group.create_task(sessions.serve(receive, stop, work, slots=slots))
+        for (sessions, receive), each in zip(serve, loops, strict=True):
+            group.create_task(sessions.serve(receive, stop, each, slots=slots))

@@ -16,7 +16,7 @@ from cosmos_outbox.inbox.errors import StoreUnavailable
 from cosmos_outbox.inbox.message import Delivery
 from cosmos_outbox.inbox.set_aside import Collected
 from cosmos_outbox.servicebus.client import servicebus_client
-from cosmos_outbox.servicebus.received import delivery_of
+from cosmos_outbox.servicebus.delivery import delivery_of
 from cosmos_outbox.servicebus.sessions import DeadLetters
 from cosmos_outbox.settings.connections import Connection
 from devstack.administration import administration_client

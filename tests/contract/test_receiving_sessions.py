@@ -17,7 +17,7 @@ from cosmos_outbox.servicebus import sessions
 from cosmos_outbox.servicebus.client import servicebus_client
 from cosmos_outbox.servicebus.sessions import WAITING, Sessions
 from cosmos_outbox.settings.connections import Connection
-from cosmos_outbox.telemetry.liveness import Work
+from cosmos_outbox.telemetry.liveness import SlotHealth
 from devstack.testing import Service, eventually
 from tests.support.azure import Topic
 
@@ -88,7 +88,7 @@ class Worker:
     """What a subscriber worker holds of one subscription, and the messages that it was given."""
 
     topic: Topic
-    work: Work = field(default_factory=Work)
+    work: SlotHealth = field(default_factory=SlotHealth)
     received: dict[str, float] = field(default_factory=dict)
     go_on: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -17,10 +17,10 @@ from cosmos_outbox.preflight.checks import check_queues
 from cosmos_outbox.preflight.plan import plan_for
 from cosmos_outbox.preflight.report import Status
 from cosmos_outbox.settings.transports import StorageQueue
-from cosmos_outbox.storagequeue import messages
-from cosmos_outbox.storagequeue.messages import Messages, PoisonQueue
+from cosmos_outbox.storagequeue import receiver
 from cosmos_outbox.storagequeue.publisher import StorageQueuePublisher
-from cosmos_outbox.telemetry.liveness import Work
+from cosmos_outbox.storagequeue.receiver import PoisonQueue, QueueReceiver
+from cosmos_outbox.telemetry.liveness import SlotHealth
 from devstack.testing import eventually
 from examples.orders.service import service as order_service
 from tests.contract.conftest import StorageQueueBroker
@@ -52,9 +52,9 @@ class Consumed:
     most_deliveries: int = 20
 
     @property
-    def messages(self) -> Messages:
+    def messages(self) -> QueueReceiver:
         queue = self.broker.client.get_queue_client
-        return Messages(
+        return QueueReceiver(
             queue(self.broker.queue), queue(f"{self.broker.queue}-poison"), self.hidden_seconds, self.most_deliveries,
         )  # fmt: skip
 
@@ -68,11 +68,11 @@ class Consumed:
         return int((await of.get_queue_properties()).approximate_message_count or 0)
 
     @asynccontextmanager
-    async def serving(self, by: Subscriber, slots: int = 8) -> AsyncIterator[Work]:
-        stop, work = asyncio.Event(), Work()
-        serving = asyncio.create_task(self.messages.serve(by.receive, stop, work, slots=slots))
+    async def serving(self, by: Subscriber, slots: int = 8) -> AsyncIterator[SlotHealth]:
+        stop, health = asyncio.Event(), SlotHealth()
+        serving = asyncio.create_task(self.messages.serve(by.receive, stop, health, slots=slots))
         try:
-            yield work
+            yield health
         finally:
             stop.set()
             async with asyncio.timeout(20):
@@ -109,9 +109,9 @@ def whole(contact: str, sequence: int, text: str = "") -> OutboxEvent:
 async def test_what_is_handled_is_gone_and_a_stop_waits_for_what_is_in_hand(consumed: Consumed) -> None:
     await publish(consumed.broker.publisher, *([event(f"a{n}", 1)] for n in range(40)))
     subscriber = Subscriber(seconds=0.2)
-    async with consumed.serving(subscriber) as work:
+    async with consumed.serving(subscriber) as health:
         await until(lambda: len(subscriber.got) >= 9)
-    assert work.received == len(subscriber.got) == len({*subscriber.got}), "begun, and ended"
+    assert health.received == len(subscriber.got) == len({*subscriber.got}), "begun, and ended"
     async with consumed.serving(subscriber):
         await until(lambda: len(subscriber.got) == 40)
     assert sorted(subscriber.got) == sorted(f"a{n}-1" for n in range(40))
@@ -121,7 +121,7 @@ async def test_what_is_handled_is_gone_and_a_stop_waits_for_what_is_in_hand(cons
 async def test_a_message_that_came_too_often_is_collected_from_the_poison_queue(
     consumed: Consumed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(messages, "AWAY_SECONDS", 1)
+    monkeypatch.setattr(receiver, "AWAY_SECONDS", 1)
     consumed.most_deliveries = 2
     await publish(consumed.broker.publisher, [whole("a", 1)])
 
@@ -158,8 +158,8 @@ async def test_what_is_no_event_is_received_as_such(consumed: Consumed) -> None:
         assert await publish(publisher, [whole(contact, 1, text)]) == [Accepted()]
     got: dict[str, Delivery] = {}
     subscriber = Subscriber(lambda each: got.update({each.message_id: each}))
-    async with consumed.serving(subscriber) as work:
-        await until(lambda: work.received == 4)
+    async with consumed.serving(subscriber) as health:
+        await until(lambda: health.received == 4)
     for contact in ("a", "b"):
         read = READER.read(got.pop(f"{contact}-1"))
         assert read is not None

@@ -13,9 +13,9 @@ from cosmos_outbox.outbox.publisher import CloudEvents, Outcome, Refused, Unknow
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.errors import CannotCheck, Denied, UnusableConnection
 from cosmos_outbox.storagequeue.client import look, messages_in, queue_service
-from cosmos_outbox.storagequeue.messages import Messages
 from cosmos_outbox.storagequeue.publisher import StorageQueuePublisher
-from cosmos_outbox.telemetry.liveness import Work
+from cosmos_outbox.storagequeue.receiver import QueueReceiver
+from cosmos_outbox.telemetry.liveness import SlotHealth
 from devstack.testing import eventually
 from tests.support.publishing import event, publish
 from tests.support.serving import serving
@@ -172,13 +172,13 @@ async def test_what_no_storage_account_answers_makes_events_and_messages_wait(
             connection_string=f"DefaultEndpointsProtocol=http;AccountName=a;AccountKey=AA==;QueueEndpoint={address}/a;"
         )
         async with queue_service(account, None) as client:
-            stop, work = asyncio.Event(), Work()
+            stop, health = asyncio.Event(), SlotHealth()
             queue, poison = client.get_queue_client("q"), client.get_queue_client("q-poison")
-            serves = asyncio.create_task(Messages(queue, poison).serve(_nobody, stop, work, slots=2))
-            await eventually(lambda: work.waiting_for or serves.done())
+            serves = asyncio.create_task(QueueReceiver(queue, poison).serve(_nobody, stop, health, slots=2))
+            await eventually(lambda: health.waiting_for or serves.done())
             stop.set()
             await serves
-    assert "the queue q" in str(work.waiting_for)
+    assert "the queue q" in str(health.waiting_for)
 
 
 # -- the look at queues of whoever checks a deployment

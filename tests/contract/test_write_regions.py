@@ -8,7 +8,7 @@ import pytest
 
 from cosmos_outbox.service import Wired
 from cosmos_outbox.settings.errors import Misconfigured
-from cosmos_outbox.telemetry.liveness import Work
+from cosmos_outbox.telemetry.liveness import SlotHealth
 from cosmos_outbox.worker import relay as relay_worker
 from cosmos_outbox.worker.subscriber import SubscriberHealth
 from devstack.testing import Service, eventually
@@ -65,7 +65,7 @@ async def test_a_relay_says_it_whenever_it_is_measured_and_goes_on_measuring(
 async def test_a_subscriber_that_runs_on_it_is_not_ready_and_the_log_says_why(
     application: Wired, cosmos: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
-    health = SubscriberHealth(application, asyncio.Event(), [Work()])
+    health = SubscriberHealth(application, asyncio.Event(), [SlotHealth()])
     async with application.outbox.resources:
 
         async def ready() -> bool:

@@ -15,7 +15,7 @@ from cosmos_outbox.cli.work import worker_parser
 from cosmos_outbox.functions import function_app
 from cosmos_outbox.settings.environment import load_feed
 from cosmos_outbox.settings.transports import ServiceBus, StorageQueue
-from cosmos_outbox.storagequeue.messages import POISON
+from cosmos_outbox.storagequeue.receiver import POISON
 from cosmos_outbox.worker.probes import DRAIN_SECONDS
 from infra.bootstrap import service as contact_service
 from tests.deploy import bicep

@@ -7,7 +7,7 @@ from azure.servicebus import ServiceBusMessage
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosmos_outbox.servicebus.sending import (
+from cosmos_outbox.servicebus.batches import (
     Batch,
     Chain,
     Room,

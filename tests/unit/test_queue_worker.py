@@ -19,8 +19,8 @@ from cosmos_outbox.outbox.publisher import CloudEvents
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.storagequeue.client import queue_service
 from cosmos_outbox.storagequeue.message import text_of
-from cosmos_outbox.storagequeue.messages import Messages, PoisonQueue
-from cosmos_outbox.telemetry.liveness import Work
+from cosmos_outbox.storagequeue.receiver import PoisonQueue, QueueReceiver
+from cosmos_outbox.telemetry.liveness import SlotHealth
 from devstack.http_in_memory import SentRequest, StoreResponse
 from outbox_simulation.engine import sdk_clock
 from outbox_simulation.engine.fault_injection import EPOCH
@@ -92,14 +92,14 @@ class Handler:
 
 
 @asynccontextmanager
-async def serving(account: Account, handler: Handler, **options: int) -> AsyncIterator[Work]:
-    stop, work, slots = asyncio.Event(), Work(), options.pop("slots", 8)
+async def serving(account: Account, handler: Handler, **options: int) -> AsyncIterator[SlotHealth]:
+    stop, health, slots = asyncio.Event(), SlotHealth(), options.pop("slots", 8)
     async with account.queues() as queues:
         queue, poison = queues.get_queue_client("mails"), queues.get_queue_client("mails-poison")
-        messages = Messages(queue, poison, **options)
-        working = asyncio.create_task(messages.serve(handler, stop, work, slots=slots))
+        messages = QueueReceiver(queue, poison, **options)
+        working = asyncio.create_task(messages.serve(handler, stop, health, slots=slots))
         try:
-            yield work
+            yield health
         finally:
             stop.set()
             await working
@@ -140,10 +140,10 @@ def test_a_worker_goes_on_when_its_calls_are_cancelled_elsewhere() -> None:
     async def story(account: Account) -> None:
         account.put("a")
         handler = Handler(seconds=1)
-        async with serving(account, handler) as work:
+        async with serving(account, handler) as health:
             account.cancelled = 1
             await asyncio.sleep(0.01)
-            assert work.waiting_for is not None
+            assert health.waiting_for is not None
             await asyncio.sleep(60)
         assert (handler.got, account.held()) == (["a-1"], [])
 
@@ -164,12 +164,14 @@ def test_a_message_in_hand_is_renewed_and_no_other_worker_gets_it() -> None:
 def test_a_worker_that_has_lost_a_message_deletes_nothing() -> None:
     async def story(account: Account) -> None:
         account.put("a")
-        async with serving(account, Handler(seconds=100)) as work:
+        async with serving(account, Handler(seconds=100)) as health:
             await asyncio.sleep(25)
             [held] = account.held()
             held.receipt, held.visible = "somebody else's", now() + 1000
             await asyncio.sleep(100)
-            assert (work.received, account.renewals) == (1, 2), "one renewal before, and one that is refused"
+            assert (health.received, account.renewals) == (1, 2), (
+                "one renewal before, and one that is refused"
+            )
         assert account.held() == [held]
 
     run(story)

@@ -14,7 +14,7 @@ from cosmos_outbox.inbox.receiver import Receiver
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents
-from cosmos_outbox.telemetry.liveness import Work
+from cosmos_outbox.telemetry.liveness import SlotHealth
 from outbox_simulation.engine.bus_client import queues
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from outbox_simulation.engine.fault_injection import EPOCH
@@ -58,7 +58,7 @@ class Subscriber:
         instance = SimulatedInstance(name, self.world.loop.outside())
         receiver = Receiver(MessageReader("contact").read, self.handle, self.records, check=self.inbox.check)
         sessions = queues(self.world.bus, SUBSCRIPTION).sessions
-        serving = sessions.serve(receiver.receive, self.world.stop, Work(), slots=SESSIONS)
+        serving = sessions.serve(receiver.receive, self.world.stop, SlotHealth(), slots=SESSIONS)
         self.world.loop.begin(instance, serving)
         return instance
 

@@ -15,7 +15,7 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Sources, using
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Outcome, Refused
-from cosmos_outbox.telemetry.liveness import Work
+from cosmos_outbox.telemetry.liveness import SlotHealth
 from outbox_simulation.engine.bus import Bus
 from outbox_simulation.engine.bus_client import queues
 from outbox_simulation.engine.bus_publisher import BusPublisher
@@ -76,7 +76,7 @@ class World:
         instance = SimulatedInstance(name, self.loop.outside())
         held = queues(self.bus, SUBSCRIPTION).sessions
         return instance, self.loop.begin(
-            instance, held.serve(receive or self.receive, self.stop, Work(), slots=4)
+            instance, held.serve(receive or self.receive, self.stop, SlotHealth(), slots=4)
         )
 
     async def until(self, condition: Callable[[], bool], within: float = 3600) -> None:

@@ -221,7 +221,7 @@ MEETING: tuple[Planted, ...] = (
         (*_PARKED, "sent after it was discarded", "two skip markers", "invented skip marker"),
     ),
     Planted(
-        "discard-makes-no-skip-block",
+        "discard-makes-no-skip-marker",
         "cosmos_outbox/cosmos/relay/parking_lot.py",
         "lambda write: self._put(block, write, Write.create(placed)))\n",
         "lambda write: self._put(_unblocked_at_zero(_counted(block, -1)), write))\n",

@@ -6,7 +6,7 @@ from cosmos_outbox.settings.transports import Name
 from tests.torture.planted_bugs import Planted
 
 _NO_PROFILE = "the simulation alone"
-_MESSAGES, _QUEUES = "cosmos_outbox/storagequeue/messages.py", "cosmos_outbox/storagequeue/publisher.py"
+_MESSAGES, _QUEUES = "cosmos_outbox/storagequeue/receiver.py", "cosmos_outbox/storagequeue/publisher.py"
 _TRIGGER = "cosmos_outbox/functions/subscription.py"
 _WEBHOOK = "cosmos_outbox/webhook/publisher.py"
 _UNSEEN = ("completed, and not applied", "read model")
@@ -17,12 +17,12 @@ TRANSPORTS: Mapping[Name, tuple[Planted, ...]] = {
             "message-is-deleted-before-it-is-handled",  # a crash, or the store away, in between
             _MESSAGES,
             "                        await self._receive(message, receive)\n"
-            "                        work.received += 1\n"
+            "                        health.received += 1\n"
             "                    await held.release()\n"
             "                    await _delete(self.queue, message, held.receipt)\n",
             "                        await _delete(self.queue, message, held.receipt)\n"
             "                        await self._receive(message, receive)\n"
-            "                        work.received += 1\n"
+            "                        health.received += 1\n"
             "                    await held.release()\n",
             _NO_PROFILE,
             _UNSEEN,

@@ -94,6 +94,6 @@ def _from_queues(
 def import_all() -> None:
     """Imports lazily imported modules before the run: an import opens files, and takes time."""
     from cosmos_outbox.servicebus import publisher, sessions  # noqa: F401, PLC0415
-    from cosmos_outbox.storagequeue import messages  # noqa: F401, PLC0415
+    from cosmos_outbox.storagequeue import receiver  # noqa: F401, PLC0415
     from cosmos_outbox.webhook import publisher as webhooks  # noqa: F401, PLC0415
     from cosmos_outbox.worker import relay, subscriber  # noqa: F401, PLC0415

@@ -22,7 +22,7 @@ from cosmos_outbox.kernel.loops import CallEnded, own_failures
 from cosmos_outbox.storagequeue.client import SDK_ERRORS, error_code, reason
 from cosmos_outbox.storagequeue.message import arrived
 from cosmos_outbox.storagequeue.publisher import FOR_EVER
-from cosmos_outbox.telemetry.liveness import Work, wait
+from cosmos_outbox.telemetry.liveness import SlotHealth, wait
 from cosmos_outbox.telemetry.messaging import STORAGEQUEUE, handling
 
 POISON = "-poison"
@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Messages:
+class QueueReceiver:
     """The queue of one subscription; both have the same name."""
 
     queue: QueueClient
@@ -62,18 +62,18 @@ class Messages:
         """The name of the queue."""
         return str(self.queue.queue_name)
 
-    async def serve(self, receive: Receive, stop: asyncio.Event, work: Work, *, slots: int) -> None:
+    async def serve(self, receive: Receive, stop: asyncio.Event, health: SlotHealth, *, slots: int) -> None:
         """Handles messages until ``stop`` is set; returns once the current messages are handled."""
         pause, in_hand = FIRST_PAUSE_SECONDS, set[asyncio.Task[None]]()
         stopping = asyncio.create_task(stop.wait())
         try:
-            with work.slot() as beat:
+            with health.slot() as beat:
                 async with asyncio.TaskGroup() as group:
                     while not stop.is_set():
                         beat()
-                        found = await self._next(min(MOST_AT_ONCE, slots - len(in_hand)), stop, work)
+                        found = await self._next(min(MOST_AT_ONCE, slots - len(in_hand)), stop, health)
                         for message in found:
-                            task = group.create_task(self._handle(message, receive, work))
+                            task = group.create_task(self._handle(message, receive, health))
                             in_hand.add(task)
                             task.add_done_callback(in_hand.discard)
                         pause = FIRST_PAUSE_SECONDS if found else min(2 * pause, LONGEST_PAUSE_SECONDS)
@@ -84,36 +84,36 @@ class Messages:
         finally:
             stopping.cancel()
 
-    async def _next(self, most: int, stop: asyncio.Event, work: Work) -> list[QueueMessage]:
+    async def _next(self, most: int, stop: asyncio.Event, health: SlotHealth) -> list[QueueMessage]:
         """Receives messages; after a failure pauses and returns none."""
         try:
             with own_failures():
                 found = await _page(self.queue, most, self.hidden_seconds)
         except (CallEnded, *SDK_ERRORS) as error:
-            await wait(stop, work.failed(reason(error, f"the queue {self.subscription}"), opening=True))
+            await wait(stop, health.failed(reason(error, f"the queue {self.subscription}"), opening=True))
             return []
-        work.came_through()
+        health.came_through()
         return found
 
-    async def _handle(self, message: QueueMessage, receive: Receive, work: Work) -> None:
+    async def _handle(self, message: QueueMessage, receive: Receive, health: SlotHealth) -> None:
         """Handles one message, then deletes it. After a failure the message becomes visible again."""
-        work.sessions += 1
+        health.sessions += 1
         try:
-            with work.slot(), own_failures():
+            with health.slot(), own_failures():
                 async with self._held(message) as held:
                     if (message.dequeue_count or 0) > self.most_deliveries:
                         await self._give_up(message)
                     else:
                         await self._receive(message, receive)
-                        work.received += 1
+                        health.received += 1
                     await held.release()
                     await _delete(self.queue, message, held.receipt)
         except StoreUnavailable as error:
             _log.info("a message of %s comes back: %s", self.subscription, error)
         except (CallEnded, *SDK_ERRORS) as error:
-            work.failed(reason(error, f"the queue {self.subscription}"), opening=False)
+            health.failed(reason(error, f"the queue {self.subscription}"), opening=False)
         finally:
-            work.sessions -= 1
+            health.sessions -= 1
 
     async def _receive(self, message: QueueMessage, receive: Receive) -> None:
         found = arrived(message.content, message.id, self.subscription)

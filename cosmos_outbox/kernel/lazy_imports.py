@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 
-def late(
+def lazy_imports(
     package: str, homes: Mapping[str, Collection[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Returns the ``__getattr__`` and ``__dir__`` of a package. ``homes``: names, by the module that defines them.

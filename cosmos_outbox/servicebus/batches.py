@@ -1,12 +1,11 @@
-"""Tracks a page's progress: which of its messages may still be sent, and why the others may not.
+"""Packs a page's messages into batches, and tracks which may still be sent, and why the others may not.
 
 An aggregate keeps the first reason that stopped it: later ones know less about what the topic has.
 
-Packs messages into chains of batches: the batches of one chain are sent one after another, different chains
-concurrently. No two concurrent batches have the same aggregate, and an aggregate's messages keep their order. If
-possible, an aggregate is in a single batch: split, its second batch would wait for the first. So aggregates are placed
-by size, the largest first, each into the first batch with room for all of it; one that is too large for any batch gets
-its own chain.
+Batches form chains: the batches of one chain are sent one after another, different chains concurrently. No two
+concurrent batches have the same aggregate, and an aggregate's messages keep their order. If possible, an aggregate is
+in a single batch: split, its second batch would wait for the first. So aggregates are placed by size, the largest
+first, each into the first batch with room for all of it; one that is too large for any batch gets its own chain.
 """
 
 from collections.abc import Iterable, Sequence

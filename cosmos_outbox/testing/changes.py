@@ -1,4 +1,4 @@
-"""Shows the events and the stored form of an aggregate's changes, without a store."""
+"""Returns the events and the stored form of an aggregate's changes, without a store."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
