@@ -24,10 +24,7 @@ from cosmos_outbox.outbox.event import (
     Declarations,
     DeclaredEvent,
     DomainEvent,
-    PublishedForm,
-    PublishedForms,
     WireModel,
-    forms_of,
     id_field_of,
 )
 
@@ -117,7 +114,6 @@ class Changes(Generic[StateT]):
 
     state: StateT
     events: tuple[DomainEvent, ...]
-    """The events in their published form."""
 
 
 class Aggregate(ABC, Generic[StateT]):
@@ -145,11 +141,7 @@ class Aggregate(ABC, Generic[StateT]):
     kept_after_deletion: ClassVar[Sequence[str]] = ()
     """Properties that a deleted aggregate keeps beside ``id``, ``deleted``, times and last sequence, such as the parts
     of its id or partition key. The deletion erases all others, so name no personal ones."""
-    published_forms: ClassVar[PublishedForms] = {}
-    """Models of events that are published in another schema, by the event's class or name: the pure classmethod
-    ``of(event, state)`` of each creates it at the commit. A model has its ``schema_version``."""
     _declared: ClassVar[Mapping[str | None, DeclaredEvent]] = {}
-    _forms: ClassVar[Mapping[type[DomainEvent], PublishedForm]] = {}
     _by_hand: ClassVar[bool] = False
     """Whether the subclass overrides :meth:`_updated`."""
 
@@ -177,8 +169,6 @@ class Aggregate(ABC, Generic[StateT]):
                 cls.changed_events,
                 cls.__module__,
             ).events()
-            named = {each.event.__name__: each.event for each in cls._declared.values()}
-            cls._forms = forms_of(cls.published_forms, named, id_field_of(cls.aggregate_type))
         except TypeError as error:
             raise TypeError(f"{cls.__name__}: {error}") from None
         if None not in cls._declared and cls._created is Aggregate._created:
@@ -207,9 +197,8 @@ class Aggregate(ABC, Generic[StateT]):
 
     @classmethod
     def declared_events(cls) -> Sequence[type[DomainEvent]]:
-        """Returns the published classes of the declared events, that of the creation first."""
-        declared = {each.event: each.event for each in cls._declared.values()}
-        return [*(declared | {event: form.published for event, form in cls._forms.items()}).values()]
+        """Returns the classes of the declared events, that of the creation first."""
+        return [*dict.fromkeys(each.event for each in cls._declared.values())]
 
     @property
     @abstractmethod
@@ -285,7 +274,7 @@ class Aggregate(ABC, Generic[StateT]):
             events.append(self._event_of(each, state, sequence) if isinstance(each, str) else each)
         for event in events:
             check_event(event, self.aggregate_type)
-        return Changes(state, tuple(self._published(event, state) for event in events))
+        return Changes(state, tuple(events))
 
     def _final_state(self, happened_in_order: Sequence[str | DomainEvent], last_sequence: int) -> StateT:
         changed = {each for each in happened_in_order if isinstance(each, str)}
@@ -294,10 +283,6 @@ class Aggregate(ABC, Generic[StateT]):
             times.append(self._changed_at)
         stamps = {} if self._is_new else self._stamps(changed, max(times))
         return self._state.model_copy(update={**stamps, "last_sequence": last_sequence})
-
-    def _published(self, event: DomainEvent, state: StateT) -> DomainEvent:
-        form = self._forms.get(type(event))
-        return event if form is None else form.made(event, state)
 
     def _event_of(self, name: str, state: StateT, sequence: int) -> DomainEvent:
         assert self._changed_at is not None, "a changed property has its time"

@@ -15,7 +15,7 @@ sequence, time, the aggregate's id) are added. So the state can change without e
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from types import NoneType, UnionType
-from typing import Annotated, Any, ClassVar, Literal, Union, cast, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema, create_model
@@ -278,70 +278,3 @@ def _plain(annotation: Any) -> Any:
 
 def _shown(annotation: Any) -> str:
     return annotation.__name__ if isinstance(annotation, type) else str(annotation)
-
-
-@dataclass(frozen=True)
-class PublishedForm:
-    """The form of one event, and the class of the published event."""
-
-    form: type[BaseModel]
-    published: type[DomainEvent]
-
-    @classmethod
-    def of(cls, event: type[DomainEvent], form: type[BaseModel], id_field: str) -> "PublishedForm":
-        """Returns the form, checked. Raises TypeError, which describes the correction."""
-        kept = _OF_EVERY_EVENT | {id_field}
-        if not callable(getattr(form, "of", None)):
-            raise TypeError(
-                f"{form.__name__} needs a classmethod of(event, state), which makes what is published of a "
-                f"{event.__name__}: add it"
-            )
-        if taken := sorted(kept & form.model_fields.keys()):
-            raise TypeError(
-                f"{form.__name__} cannot carry {taken[0]}, which every event has for itself: leave it out"
-            )
-        fields: dict[str, Any] = {
-            name: (field.annotation, field)
-            for name, field in event.model_fields.items()
-            if name in kept and name != "id"
-        }
-        made = create_model(
-            event.__name__,
-            __base__=(form, DomainEvent),
-            __module__=form.__module__,
-            __doc__=form.__doc__ or event.__doc__,
-            **fields,
-        )
-        published = cast("type[DomainEvent]", made)
-        published.schema_version = getattr(form, "schema_version", event.schema_version)
-        return cls(form, published)
-
-    def made(self, event: DomainEvent, state: BaseModel) -> DomainEvent:
-        """Returns the published event, from the event and the state that is stored with it."""
-        made = self.form.of(event, state)  # type: ignore[attr-defined]  # checked when it was declared
-        if not isinstance(made, self.form):
-            raise TypeError(
-                f"of() of {self.form.__name__} has made a {type(made).__name__}: return a {self.form.__name__}"
-            )
-        kept = {name: getattr(event, name) for name in self.published.model_fields.keys() & dict(event)}
-        return self.published.model_construct(**{**kept, **dict(made)})
-
-
-PublishedForms = Mapping[type[DomainEvent] | str, type[BaseModel]]
-"""Forms by the event's class, or by its name if it is declared by name."""
-
-
-def forms_of(
-    declared: PublishedForms, events: Mapping[str, type[DomainEvent]], id_field: str
-) -> Mapping[type[DomainEvent], PublishedForm]:
-    """Returns the forms by the classes of their events. ``events``: the declared ones, by name. Raises TypeError."""
-    made = {}
-    for key, form in declared.items():
-        event = events.get(key) if isinstance(key, str) else key
-        if event is None:
-            raise TypeError(
-                f"published_forms names {key}, which no declaration makes: name a declared event, or the class of one "
-                "that is raised by hand"
-            )
-        made[event] = PublishedForm.of(event, form, id_field)
-    return made

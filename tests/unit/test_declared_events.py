@@ -8,19 +8,9 @@ from uuid import UUID, uuid4
 import pytest
 from pydantic import Field, ValidationError
 
-from cosmos_outbox import Origin
 from cosmos_outbox.contracts.schemas import schema
-from cosmos_outbox.cosmos.aggregates.documents import event_item
 from cosmos_outbox.outbox.aggregate import STORED, Aggregate, AggregateState, input_rule
 from cosmos_outbox.outbox.event import DomainEvent, Timestamp, WireModel
-from tests.support.parcels import (
-    OSLO,
-    Address,
-    Moved,
-    Parcel,
-    ParcelState,
-    Tells,
-)
 
 NOON, ONE = datetime(2026, 3, 1, 12, tzinfo=UTC), datetime(2026, 3, 1, 13, tzinfo=UTC)
 
@@ -384,49 +374,3 @@ def test_an_input_rule_spares_stored_values_and_its_error_shows_none() -> None:
         Seats.model_validate({"seats": 4711})
     assert "4711" not in str(refused.value)
     assert Seats.model_validate({"seats": 4711}, context=STORED).seats == 4711
-
-
-ID = UUID("b5e2e7aa-4982-4735-9422-c39a7c4af5c2")
-
-
-def parcel(**values: Any) -> Parcel:
-    return Parcel.load(ParcelState(id=ID, created_at=NOON, address=OSLO, **values))
-
-
-def documents(changed: Parcel) -> list[dict[str, Any]]:
-    changes = changed.changes()
-    assert changes is not None
-    return [event_item(changed, each, Origin("request-1"), ttl=60) for each in changes.events]
-
-
-def test_an_event_is_stored_in_its_schema_with_the_state_of_its_change() -> None:
-    changed = parcel(last_sequence=4)
-    changed.change(address=Address(street="Kaigaten 2", city="Bergen"), weight_in_grams=1500)
-    moved, weighed = documents(changed)
-    assert moved["data"] == {
-        "id": moved["id"], "action": "ParcelMoved", "sequence": 5, "createdAt": "2026-03-01T12:00:00Z",
-        "parcelId": str(ID), "goesTo": "Bergen", "kilos": 1.5, "correlationId": "request-1",
-    }  # fmt: skip
-    assert moved["schemaVersion"] == 2
-    assert (weighed["data"]["weightInGrams"], weighed["schemaVersion"]) == (1500, 1)
-    assert changed.state.address.street == "Kaigaten 2", "the state keeps its own form"
-
-
-@pytest.mark.parametrize(
-    ("forms", "reported"),
-    [
-        ({"ParcelBurnt": Moved}, "published_forms names ParcelBurnt, which no declaration makes"),
-        ({"ParcelMoved": Tells}, r"Tells needs a classmethod of\(event, state\)"),
-    ],
-)
-def test_a_published_form_that_cannot_be_is_a_mistake(forms: Mapping[Any, Any], reported: str) -> None:
-    with pytest.raises(TypeError, match=f"Wrong: {reported}"):
-        type("Wrong", (Parcel,), {"published_forms": forms})
-
-
-def test_a_schema_cannot_declare_what_every_event_has() -> None:
-    class Sequenced(Moved):
-        parcel_id: str
-
-    with pytest.raises(TypeError, match="Sequenced cannot carry parcel_id, which every event has for itself"):
-        type("Wrong", (Parcel,), {"published_forms": {"ParcelMoved": Sequenced}})

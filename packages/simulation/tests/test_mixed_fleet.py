@@ -24,7 +24,7 @@ from outbox_simulation.engine.plan import SimulationPlan
 from outbox_simulation.engine.world import run
 from simulated import mixed_fleet
 from simulated.mixed_fleet import MeterBefore, MeterState, commands, release, service, uncounted
-from tests.support.parcels import NOON
+from tests.support.inbox import NOON
 from tests.torture.planted import fits, seen
 from tests.torture.planted_bugs import Planted
 

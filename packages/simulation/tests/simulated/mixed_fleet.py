@@ -1,15 +1,15 @@
 """A service in the middle of a deployment: processes of the version before are at work beside those of the new one.
 
-The version before facts a reading in whole kilowatt hours; the new one publishes watt hours, in a form of its own, and
-lets a meter be sealed, which is an event that the version before does not know. The new readers know both forms of a
-reading by a step, which changes what it is given, as steps of users do; the readers of the version before know theirs
-alone, and set the others aside.
+The version before raises a reading in whole kilowatt hours; the new one in watt hours, as another version of the event,
+and lets a meter be sealed, which is an event that the version before does not know. The new readers know both versions
+of a reading by a step, which changes what it is given, as steps of users do; the readers of the version before know
+theirs alone, and set the others aside.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from random import Random
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 from uuid import uuid4
 
 from cosmos_outbox import (
@@ -57,19 +57,10 @@ class ReadBefore(DomainEvent):
 class ReadNow(DomainEvent):
     """As the new version raises it."""
 
+    schema_version: ClassVar[int] = 2
     action: Literal["MeterRead"] = "MeterRead"
     meter_id: str
-
-
-class Reading(WireModel):
-    """As the new version publishes it."""
-
-    schema_version: ClassVar[int] = 2
     reading: dict[str, int]
-
-    @classmethod
-    def of(cls, event: DomainEvent, state: SealedState) -> Self:
-        return cls(reading={"wh": state.kwh * 1000})
 
 
 class MeterBefore(Aggregate[MeterState]):
@@ -93,15 +84,16 @@ class Meter(Aggregate[SealedState]):
     state_type: ClassVar[type[AggregateState]] = SealedState
     created_event, created_payload = "MeterInstalled", Installed
     changed_events: ClassVar[Mapping[str, str]] = {"sealed": "MeterSealed"}
-    published_forms: ClassVar[Mapping[type[DomainEvent] | str, type[WireModel]]] = {ReadNow: Reading}
 
     @property
     def aggregate_id(self) -> str:
         return self.state.id
 
     def read(self, kwh: int, at: datetime) -> None:
-        known = {"meter_id": self.state.id, "created_at": at}
-        self._raise(lambda n: ReadNow(**known, sequence=n), kwh=kwh, reads=self.state.reads + 1)
+        facts, known = {"wh": kwh * 1000}, {"meter_id": self.state.id, "created_at": at}
+        self._raise(
+            lambda n: ReadNow(**known, sequence=n, reading=facts), kwh=kwh, reads=self.state.reads + 1
+        )
 
     def seal(self, at: datetime) -> None:
         self._set("sealed", self.state.sealed + 1, at)
