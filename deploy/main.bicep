@@ -38,8 +38,8 @@ param transport string = 'servicebus'
 @description('A queue with sessions in place of the topic, for a service with one subscriber. Empty: a topic.')
 param serviceBusQueue string = ''
 
-@description('The topic. Another name makes another topic, and leaves the one before.')
-param serviceBusTopic string = 'contact-events'
+@description('The topic, in place of the declared one. Another name makes another topic, and leaves the one before.')
+param serviceBusTopic string = ''
 
 @allowed(['functions', 'containers'])
 @description('Where relay and subscriber run. Containers: in Container Apps, and a function app answers HTTP unless apiImage does.')
@@ -139,9 +139,6 @@ param httpConcurrency int = 16
 @minValue(0)
 @description('Instances of the relay that never go away: with 0 the first event after a quiet time waits for a cold start.')
 param relayAlwaysReady int = 0
-
-@description('The container of the records of a subscriber with effects, for a service that has one: the name in its declaration. Empty: none is made.')
-param effectsContainer string = ''
 
 @description('Aggregates of the service have deadlines (due, on_due), and an alert comes when one is not met. The contact service has none.')
 param deadlines bool = false
@@ -249,63 +246,25 @@ var inContainers = hosting == 'containers'
 var inFunctions = !inContainers || empty(apiImage)
 var workersAreThere = inContainers && !empty(workerImage)
 
+// What the service declares: `cosmos-outbox resources deploy/service.json` writes the file, and a test compares it. The
+// functions in it are those that answer callers, those that work, and of these the ones that a container can take over.
+// The timers beside them do no harm to one another; health, problems and paths that nobody has are answered by both apps.
+var declared = loadJsonContent('service.json')
+var databaseName = declared.settings.COSMOS_DATABASE
+var containerName = declared.settings.COSMOS_CONTAINER
+var leaseContainerName = declared.settings.COSMOS_LEASE_CONTAINER
+var parkedContainerName = declared.settings.COSMOS_PARKED_CONTAINER
+var claimContainerName = declared.settings.COSMOS_CLAIM_CONTAINER
+var containerNames = map(declared.cosmos.containers, each => each.name)
+var topicName = empty(serviceBusTopic) ? declared.settings.SERVICEBUS_TOPIC : serviceBusTopic
+
 // What does not run while an operator does not want it to.
 var stoppedFunctions = concat(
   relayPaused ? ['relay', 'tend_parked'] : [],
-  subscriberStopped ? ['contact_directory'] : []
+  subscriberStopped ? filter(declared.functions.triggered, name => name != 'relay') : []
 )
 
 var preflightPrincipalId = grantPreflight ? deployer().objectId : ''
-
-// The contact service's own names: another service has others here, and in the two lists of functions.
-var databaseName = 'contacts'
-var containerName = 'contacts'
-var leaseContainerName = 'leases'
-var parkedContainerName = 'parked-events'
-var directoryContainerName = 'directory'
-var contactsFoundBy = ['email']
-var directorySearchedBy = ['name', 'lastName', 'email', 'company', 'city', 'country', 'created', 'changed']
-var directorySortedBy = ['name', 'email', 'company', 'city', 'country', 'created', 'changed']
-var setAsideContainerName = 'set-aside'
-var claimContainerName = 'claims'
-var subscriptionName = 'contact-directory'
-
-// The functions that a container does in their place. The timers beside them do no harm to one another.
-var triggeredFunctions = ['contact_directory', 'relay']
-
-// Two apps have the same code: one answers callers, the other works and answers operators. These are the functions of
-// function_app.py that one alone has; health, problems and paths that nobody has are answered by both.
-var callersFunctions = [
-  'create_contact'
-  'delete_contact'
-  'get_contact'
-  'get_docs'
-  'get_docs_file'
-  'get_openapi'
-  'list_contacts'
-  'patch_contact'
-  'put_contact'
-  'search_directory'
-]
-var workersFunctions = [
-  'collect_dead_letters'
-  'contact_directory'
-  'discard_stuck'
-  'get_dependencies'
-  'get_instance'
-  'get_operations_page'
-  'get_relay'
-  'get_stuck'
-  'get_subscribers'
-  'list_events'
-  'list_stuck'
-  'relay'
-  'retry_stuck'
-  'tend_parked'
-  'walk_contact_directory'
-  'watch_contact_directory'
-  'watch_relay'
-]
 
 // One identity each, with the least rights: what is broken into can do no more than it does.
 module apiIdentity 'modules/identity.bicep' = {
@@ -350,12 +309,9 @@ var receivers = concat(workers, workersAreThere ? [subscriberIdentity!.outputs.p
 var principals = union([apiIdentity.outputs.principalId], senders, receivers)
 
 // The containers in which each writes; it reads them all. Who reads a newest state writes there too, in vain.
-var apiWrites = [containerName, claimContainerName]
+var apiWrites = intersection(containerNames, [containerName, claimContainerName])
 var relayWrites = [containerName, leaseContainerName, parkedContainerName]
-var subscriberWrites = concat(
-  [containerName, parkedContainerName, directoryContainerName, setAsideContainerName],
-  empty(effectsContainer) ? [] : [effectsContainer]
-)
+var subscriberWrites = filter(containerNames, name => name != leaseContainerName && name != claimContainerName)
 
 module monitoring 'modules/monitoring.bicep' = {
   name: 'monitoring-${resourceToken}'
@@ -431,16 +387,8 @@ module cosmos 'modules/cosmos.bicep' = {
     backup: cosmosBackup
     periodicBackupRedundancy: periodicBackupRedundancy
     databaseName: databaseName
+    containers: declared.cosmos.containers
     containerName: containerName
-    leaseContainerName: leaseContainerName
-    parkedContainerName: parkedContainerName
-    directoryContainerName: directoryContainerName
-    foundBy: contactsFoundBy
-    directorySearchedBy: directorySearchedBy
-    directorySortedBy: directorySortedBy
-    setAsideContainerName: setAsideContainerName
-    effectsContainerName: effectsContainer
-    claimContainerName: claimContainerName
     access: concat(
       [{ principalId: apiIdentity.outputs.principalId, writes: apiWrites }],
       map(workers, principalId => { principalId: principalId, writes: union(relayWrites, subscriberWrites) }),
@@ -464,9 +412,9 @@ module serviceBus 'modules/servicebus.bicep' = if (overServiceBus) {
     largestMessageKB: largestMessageKB
     deleteLock: deleteLocks
     dataPlaneLogs: dataPlaneLogs
-    topicName: serviceBusTopic
+    topicName: topicName
     topicPartitioned: topicPartitioned
-    subscriptionName: subscriptionName
+    subscriptionNames: declared.subscriptions
     duplicateDetectionWindow: duplicateDetectionWindow
     maxDeliveryCount: maxDeliveryCount
     otherSubscriptions: otherSubscriptions
@@ -485,7 +433,7 @@ module storageQueues 'modules/storagequeues.bicep' = if (!overServiceBus) {
     accountName: workersStorage!.outputs.name
     senders: senders
     receivers: receivers
-    ownQueues: [subscriptionName]
+    ownQueues: declared.subscriptions
     otherQueues: otherSubscriptions
   }
 }
@@ -563,30 +511,21 @@ module serviceBusEndpoint 'modules/private-endpoint.bicep' = if (privateNetworki
 
 var serviceBusSettings = overServiceBus ? {
   SERVICEBUS__fullyQualifiedNamespace: serviceBus!.outputs.fullyQualifiedNamespace
-  SERVICEBUS_TOPIC: serviceBusTopic
+  SERVICEBUS_TOPIC: topicName
   SERVICEBUS_QUEUE: serviceBusQueue
-  SERVICEBUS_SUBSCRIPTION: subscriptionName
   SERVICEBUS_TOPIC_PARTITIONED: string(topicPartitioned)
   SERVICEBUS_SESSIONS: '32'
 } : {}
 
 var storageQueueSettings = !overServiceBus ? {
   STORAGEQUEUE__queueServiceUri: workersStorage!.outputs.queueEndpoint
-  STORAGEQUEUE_QUEUES: join(concat([subscriptionName], map(otherSubscriptions, each => each.name)), ',')
-  SERVICEBUS_SUBSCRIPTION: subscriptionName // the name of its queue
+  STORAGEQUEUE_QUEUES: join(concat(declared.subscriptions, map(otherSubscriptions, each => each.name)), ',')
 } : {}
 
-// What every app has, in Functions or in a container. The names are those of cosmos_outbox/settings/ and of infra/bootstrap.py; "__" parts them from the
-// fields of an identity.
-var appSettings = {
+// What every app has, in Functions or in a container. The names are those of cosmos_outbox/settings/; "__" parts them from
+// the fields of an identity.
+var appSettings = union(declared.settings, {
   COSMOS__accountEndpoint: cosmos.outputs.endpoint
-  COSMOS_DATABASE: databaseName
-  COSMOS_CONTAINER: containerName
-  COSMOS_LEASE_CONTAINER: leaseContainerName
-  COSMOS_PARKED_CONTAINER: parkedContainerName
-  COSMOS_DIRECTORY_CONTAINER: directoryContainerName
-  COSMOS_SET_ASIDE_CONTAINER: setAsideContainerName
-  COSMOS_CLAIM_CONTAINER: claimContainerName
   TRANSPORT: transport
   EVENT_SCHEMAS: eventSchemas
   EVENT_TTL_SECONDS: string(eventTtlSeconds)
@@ -599,7 +538,7 @@ var appSettings = {
   RELAY_MAX_ITEMS: '1000'
   RELAY_POLL_DELAY_MS: '500'
   APPLICATIONINSIGHTS_CONNECTION_STRING: monitoring.outputs.connectionString
-}
+})
 
 // The health of the app, its pages and its document are open.
 var openPaths = [
@@ -665,7 +604,7 @@ module app 'modules/functions.bicep' = if (inFunctions) {
     identityId: apiIdentity.outputs.id
     packageContainerUrl: packages!.outputs.apiUrl
     appSettings: union(hostSettings[0], apiSettings)
-    disabledFunctions: workersFunctions
+    disabledFunctions: declared.functions.workers
     alwaysReady: []
     pythonVersion: pythonVersion
     instanceMemoryMB: instanceMemoryMB
@@ -690,7 +629,7 @@ module workersApp 'modules/functions.bicep' = if (inFunctions) {
     identityId: workersIdentity!.outputs.id
     packageContainerUrl: packages!.outputs.workersUrl
     appSettings: union(hostSettings[1], workersSettings)
-    disabledFunctions: union(callersFunctions, stoppedFunctions, workersAreThere ? triggeredFunctions : [])
+    disabledFunctions: union(declared.functions.callers, stoppedFunctions, workersAreThere ? declared.functions.triggered : [])
     alwaysReady: !workersAreThere && relayAlwaysReady > 0 ? [{ name: 'function:relay', instanceCount: relayAlwaysReady }] : []
     pythonVersion: pythonVersion
     instanceMemoryMB: instanceMemoryMB
@@ -810,7 +749,7 @@ module alerts 'modules/alerts.bicep' = {
     insightsId: monitoring.outputs.insightsId
     cosmosId: cosmos.outputs.id
     serviceBusId: overServiceBus ? serviceBus!.outputs.id : ''
-    topicName: empty(serviceBusQueue) ? serviceBusTopic : serviceBusQueue
+    topicName: empty(serviceBusQueue) ? topicName : serviceBusQueue
     email: alertEmail
     monthlyBudget: monthlyBudget
     budgetStart: budgetStart
@@ -843,18 +782,11 @@ output COSMOS__accountEndpoint string = cosmos.outputs.endpoint
 output COSMOS_ACCOUNT_NAME string = cosmos.outputs.name
 output COSMOS_DATABASE string = databaseName
 output COSMOS_CONTAINER string = containerName
-output COSMOS_LEASE_CONTAINER string = leaseContainerName
-output COSMOS_PARKED_CONTAINER string = parkedContainerName
-output COSMOS_DIRECTORY_CONTAINER string = directoryContainerName
-output COSMOS_SET_ASIDE_CONTAINER string = setAsideContainerName
-output COSMOS_EFFECTS_CONTAINER string = effectsContainer
-output COSMOS_CLAIM_CONTAINER string = claimContainerName
 output SERVICEBUS__fullyQualifiedNamespace string = overServiceBus ? serviceBus!.outputs.fullyQualifiedNamespace : ''
 output SERVICEBUS_NAMESPACE_NAME string = overServiceBus ? serviceBus!.outputs.name : ''
-output SERVICEBUS_TOPIC string = serviceBusTopic
+output SERVICEBUS_TOPIC string = topicName
 output SERVICEBUS_QUEUE string = serviceBusQueue
 output SERVICEBUS_TOPIC_PARTITIONED string = string(topicPartitioned)
-output SERVICEBUS_SUBSCRIPTION string = subscriptionName
 output STORAGEQUEUE__queueServiceUri string = overServiceBus ? '' : workersStorage!.outputs.queueEndpoint
 output EVENT_TTL_SECONDS string = string(eventTtlSeconds)
 output APP_PYTHON_VERSION string = pythonVersion

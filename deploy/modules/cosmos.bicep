@@ -9,22 +9,12 @@ param tags object
 param capacity string
 param maxThroughput int
 param databaseName string
+
+@description('What the service declares: [{ name, partition_key, ttl, indexes, composite_indexes }].')
+param containers array
+
+@description('The one of aggregates and events.')
 param containerName string
-param leaseContainerName string
-param parkedContainerName string
-param claimContainerName string
-param directoryContainerName string
-
-@description('The properties by which a list of aggregates can be filtered, as found_by of each names them.')
-param foundBy string[]
-
-@description('The texts by which the entries of the read model are searched, as its EntrySchema names them.')
-param directorySearchedBy string[]
-
-@description('Those of them by which a list of entries can be sorted.')
-param directorySortedBy string[]
-param setAsideContainerName string
-param effectsContainerName string
 
 @description('Who reads all, and the containers in which each writes: [{ principalId, writes }].')
 param access array
@@ -108,197 +98,29 @@ resource database 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases@2024-11-15
   }
 }
 
-resource contacts 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2024-11-15' = {
+// The functions extension makes no leases container under an identity: it must be here.
+resource container 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2024-11-15' = [for each in containers: {
   parent: database
-  name: containerName
+  name: each.name
   properties: {
     resource: {
-      id: containerName
+      id: each.name
       partitionKey: {
-        paths: ['/partitionKey']
-        kind: 'Hash'
+        paths: each.partition_key
+        kind: length(each.partition_key) == 1 ? 'Hash' : 'MultiHash'
         version: 2
       }
-      defaultTtl: nothingExpires ? null : -1
+      defaultTtl: nothingExpires && each.name == containerName ? null : each.ttl
       indexingPolicy: {
         indexingMode: 'consistent'
         automatic: true
-        includedPaths: concat([{ path: '/type/?' }, { path: '/data/deleted/?' }, { path: '/data/createdAt/?' }], map(foundBy, name => { path: '/data/${name}/?' }))
-        excludedPaths: [
-          { path: '/*' }
-        ]
-        compositeIndexes: [
-          [{ path: '/type', order: 'ascending' }, { path: '/data/createdAt', order: 'ascending' }, { path: '/id', order: 'ascending' }]
-          [{ path: '/type', order: 'ascending' }, { path: '/_ts', order: 'ascending' }, { path: '/id', order: 'ascending' }]
-        ]
+        includedPaths: map(each.indexes, path => { path: path })
+        excludedPaths: contains(each.indexes, '/*') ? [] : [{ path: '/*' }]
+        compositeIndexes: map(each.composite_indexes, paths => map(paths, path => { path: path, order: 'ascending' }))
       }
     }
   }
-}
-
-// The functions extension makes no leases container under an identity: it must be here. A TTL of -1 lets the lock that
-// an instance takes while it creates the leases go away by itself.
-resource leases 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2024-11-15' = {
-  parent: database
-  name: leaseContainerName
-  properties: {
-    resource: {
-      id: leaseContainerName
-      partitionKey: {
-        paths: ['/id']
-        kind: 'Hash'
-        version: 2
-      }
-      defaultTtl: -1
-      indexingPolicy: {
-        indexingMode: 'consistent'
-        automatic: true
-        includedPaths: []
-        excludedPaths: [
-          { path: '/*' }
-        ]
-      }
-    }
-  }
-}
-
-resource parked 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2024-11-15' = {
-  parent: database
-  name: parkedContainerName
-  properties: {
-    resource: {
-      id: parkedContainerName
-      partitionKey: {
-        paths: ['/partitionKey']
-        kind: 'Hash'
-        version: 2
-      }
-      defaultTtl: -1
-      indexingPolicy: {
-        indexingMode: 'consistent'
-        automatic: true
-        includedPaths: [
-          { path: '/type/?' }
-          { path: '/aggregateType/?' }
-          { path: '/aggregateId/?' }
-          { path: '/position/?' }
-          { path: '/parkedAt/?' }
-        ]
-        excludedPaths: [
-          { path: '/*' }
-        ]
-      }
-    }
-  }
-}
-
-// Claims of idempotency keys are found by their id; each has a TTL of its own.
-resource claims 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2024-11-15' = {
-  parent: database
-  name: claimContainerName
-  properties: {
-    resource: {
-      id: claimContainerName
-      partitionKey: {
-        paths: ['/partitionKey']
-        kind: 'Hash'
-        version: 2
-      }
-      defaultTtl: -1
-      indexingPolicy: {
-        indexingMode: 'consistent'
-        automatic: true
-        includedPaths: []
-        excludedPaths: [
-          { path: '/*' }
-        ]
-      }
-    }
-  }
-}
-
-// The read model is searched over all partitions. Sorting is by two properties, which takes a composite index each.
-resource directory 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2024-11-15' = {
-  parent: database
-  name: directoryContainerName
-  properties: {
-    resource: {
-      id: directoryContainerName
-      partitionKey: {
-        paths: ['/partitionKey']
-        kind: 'Hash'
-        version: 2
-      }
-      defaultTtl: -1
-      indexingPolicy: {
-        indexingMode: 'consistent'
-        automatic: true
-        includedPaths: concat([{ path: '/deleted/?' }], map(directorySearchedBy, name => { path: '/search/${name}/?' }))
-        excludedPaths: [
-          { path: '/*' }
-        ]
-        compositeIndexes: map(directorySortedBy, name => [
-          { path: '/search/${name}', order: 'ascending' }
-          { path: '/id', order: 'ascending' }
-        ])
-      }
-    }
-  }
-}
-
-resource setAside 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2024-11-15' = {
-  parent: database
-  name: setAsideContainerName
-  properties: {
-    resource: {
-      id: setAsideContainerName
-      partitionKey: {
-        paths: ['/partitionKey']
-        kind: 'Hash'
-        version: 2
-      }
-      defaultTtl: -1
-      indexingPolicy: {
-        indexingMode: 'consistent'
-        automatic: true
-        includedPaths: [
-          { path: '/state/?' }
-          { path: '/setAsideAt/?' }
-          { path: '/triedAt/?' }
-          { path: '/aggregateType/?' }
-          { path: '/aggregateId/?' }
-        ]
-        excludedPaths: [
-          { path: '/*' }
-        ]
-      }
-    }
-  }
-}
-
-resource effects 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2024-11-15' = if (!empty(effectsContainerName)) {
-  parent: database
-  name: effectsContainerName
-  properties: {
-    resource: {
-      id: effectsContainerName
-      partitionKey: {
-        paths: ['/partitionKey']
-        kind: 'Hash'
-        version: 2
-      }
-      defaultTtl: -1
-      indexingPolicy: {
-        indexingMode: 'consistent'
-        automatic: true
-        includedPaths: []
-        excludedPaths: [
-          { path: '/*' }
-        ]
-      }
-    }
-  }
-}
+}]
 
 // All read the database, which holds these containers and nothing else; each writes in its own containers. No role allows
 // a change of containers or throughput. One after the other: the account takes no two changes at once.
@@ -322,7 +144,7 @@ resource writing 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments@2024-
     principalId: each.principalId
     scope: '${account.id}/dbs/${database.name}/colls/${each.container}'
   }
-  dependsOn: [reading, contacts, leases, parked, claims, directory, setAside, effects]
+  dependsOn: [reading, container]
 }]
 
 resource preflightAccess 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments@2024-11-15' = if (!empty(readerPrincipalId)) {

@@ -12,7 +12,7 @@ param deleteLock bool
 param dataPlaneLogs bool
 param topicName string
 param topicPartitioned bool
-param subscriptionName string
+param subscriptionNames string[]
 param duplicateDetectionWindow string
 param maxDeliveryCount int
 param otherSubscriptions array
@@ -81,9 +81,9 @@ resource queue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = if (!isTopi
   }
 }
 
-resource subscriber 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-01-01' = if (isTopic) {
+resource subscribers 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-01-01' = [for each in subscriptionNames: if (isTopic) {
   parent: topic
-  name: subscriptionName
+  name: each
   properties: {
     requiresSession: true
     maxDeliveryCount: maxDeliveryCount
@@ -91,7 +91,7 @@ resource subscriber 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-0
     deadLetteringOnFilterEvaluationExceptions: true
     lockDuration: 'PT1M'
   }
-}
+}]
 
 resource topicSenders 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for principalId in senders: if (isTopic) {
   name: guid(topic.id, principalId, dataSender)
@@ -103,12 +103,12 @@ resource topicSenders 'Microsoft.Authorization/roleAssignments@2022-04-01' = [fo
   }
 }]
 
-resource subscriptionReceivers 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for principalId in receivers: if (isTopic) {
-  name: guid(subscriber.id, principalId, dataReceiver)
-  scope: subscriber
+resource subscriptionReceivers 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for index in range(0, length(receivers) * length(subscriptionNames)): if (isTopic) {
+  name: guid(topic.id, subscriptionNames[index % length(subscriptionNames)], receivers[index / length(subscriptionNames)], dataReceiver)
+  scope: subscribers[index % length(subscriptionNames)]
   properties: {
     roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', dataReceiver)
-    principalId: principalId
+    principalId: receivers[index / length(subscriptionNames)]
     principalType: 'ServicePrincipal'
   }
 }]

@@ -4,6 +4,7 @@ The checkout is a copy, and the environment holds what the page installs. uv tak
 """
 
 import asyncio
+import json
 import os
 import re
 import shutil
@@ -115,6 +116,9 @@ def test_the_page_runs_from_its_first_line_to_its_last(tmp_path: Path) -> None:
             case "sh":
                 reader.run(block)
     assert {"relay", "board", "payments", "get_board"} <= deployed(reader.service / "package")
+    needed = json.loads((reader.service / "deploy" / "service.json").read_text())
+    assert needed["subscriptions"] == ["board"]
+    assert "get_board" in needed["functions"]["callers"]
 
 
 def deployed(package: Path) -> set[str]:

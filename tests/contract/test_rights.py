@@ -15,7 +15,7 @@ from cosmos_outbox.outbox.aggregate import KeyedRequest
 from cosmos_outbox.worker import subscriber as subscriber_worker
 from devstack.testing import Service, eventually
 from tests.contract.test_idle_costs import kind_of
-from tests.deploy.bicep import MAIN
+from tests.deploy.bicep import DECLARED, MAIN
 from tests.support.contacts import DETAILS, ORIGIN
 from tests.support.deployed import Deployed, deployed, relaying
 from tests.support.use_cases import contacts_of, directory_of, healing_of, read_model_of, subscriber_of, wire
@@ -25,10 +25,16 @@ pytestmark = pytest.mark.needs_a_socket("requests are looked at on their way")
 
 def allowed(identity: str) -> set[str]:
     """The containers in which an identity may write."""
-    names = re.findall(
-        r"\b\w+ContainerName\b|\bcontainerName\b", MAIN.declaration("var", f"{identity}Writes").text
-    )
-    return {word for name in names for word in MAIN.declaration("var", name).words()}
+    settings, made = DECLARED["settings"], {each["name"] for each in DECLARED["cosmos"]["containers"]}
+    named = {
+        "containerName": settings["COSMOS_CONTAINER"],
+        "leaseContainerName": settings["COSMOS_LEASE_CONTAINER"],
+        "parkedContainerName": settings["COSMOS_PARKED_CONTAINER"],
+        "claimContainerName": settings["COSMOS_CLAIM_CONTAINER"],
+    }
+    text = MAIN.declaration("var", f"{identity}Writes").text
+    found = {named[name] for name in re.findall(r"\b(\w*[cC]ontainerName)\b", text)}
+    return made - found if "filter(" in text else found
 
 
 class Written(set[str]):

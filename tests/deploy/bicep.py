@@ -4,14 +4,13 @@ The functions rely on the form of our files: the first and the last line of a de
 each property has a line of its own.
 """
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tests.support.paths import ROOT
 
-_MAP = re.compile(r"map\((\w+), (\w+) => ([^()]*)\)")
-_CONCAT = re.compile(r"concat\(\[(.*?)\], \[(.*?)\]\)", re.DOTALL)
 _COMMENT = re.compile(r"(^|\s)//.*$", re.MULTILINE)
 
 
@@ -51,25 +50,6 @@ class Bicep:
         found = re.findall(r"^ +(\w+): (.+)$", self.text, re.MULTILINE)
         return {name: value.strip("'") for name, value in found}
 
-    def with_lists(self, lists: Mapping[str, Sequence[str]]) -> "Bicep":
-        """Each ``map`` over one of these lists, and each ``concat``, written out."""
-
-        def written(found: re.Match[str]) -> str:
-            body = " ".join(found[3].split())
-            lines = [body.replace(f"${{{found[2]}}}", value) for value in lists[found[1]]]
-            return "\n".join(["[", *(f"          {line}" for line in lines), "        ]"])
-
-        return Bicep(_CONCAT.sub(r"[\1 \2]", _MAP.sub(written, self.text)))
-
-    def composite_indexes(self) -> tuple[tuple[str, ...], ...]:
-        """The paths of each composite index; each index has a line of its own."""
-        lines = self.text.partition("compositeIndexes: [")[2].partition("\n        ]")[0].splitlines()
-        return tuple(tuple(re.findall(r"path: '([^']+)'", line)) for line in lines if "path" in line)
-
-    def paths(self, kind: str) -> tuple[str, ...]:
-        """Of an index: ``includedPaths`` or ``excludedPaths``."""
-        return tuple(re.findall(r"path: '([^']+)'", self.text.partition(f"{kind}: [")[2].partition("]")[0]))
-
 
 def read(name: str) -> Bicep:
     """A file of ``deploy/``."""
@@ -77,6 +57,8 @@ def read(name: str) -> Bicep:
 
 
 MAIN = read("main.bicep")
+DECLARED = json.loads((ROOT / "deploy" / "service.json").read_text())
+"""What ``cosmos-outbox resources`` has written, which main.bicep loads under this name."""
 
 
 def settings(transport: str = "servicebus", *, host: bool = True) -> dict[str, str]:
@@ -87,7 +69,8 @@ def settings(transport: str = "servicebus", *, host: bool = True) -> dict[str, s
     other = {"servicebus": "STORAGEQUEUE", "storagequeue": "SERVICEBUS"}[transport]
     who = MAIN.declaration("var", "identitySettings").properties()
     known = {name: value for name, value in who.items() if not name.startswith(f"{other}__")}
-    return MAIN.declaration("var", "appSettings").properties() | of_transport | known | of_host
+    own = DECLARED["settings"] | MAIN.declaration("var", "appSettings").properties()
+    return dict(own | of_transport | known | of_host)
 
 
 def evaluated(expressions: Mapping[str, str], **parameters: str) -> dict[str, str]:
@@ -95,14 +78,14 @@ def evaluated(expressions: Mapping[str, str], **parameters: str) -> dict[str, st
     given = MAIN.defaults() | parameters
     found = {}
     for name, expression in expressions.items():
-        if re.fullmatch(r"\w+Name", expression):
-            [found[name]] = MAIN.declaration("var", expression).words()
+        if expression == "topicName":
+            found[name] = given["serviceBusTopic"] or DECLARED["settings"]["SERVICEBUS_TOPIC"]
         elif expression in given:
             found[name] = given[expression]
         elif number := re.fullmatch(r"string\((\w+)\)", expression):
             found[name] = given[number[1]]
         elif expression.startswith("join("):
-            [found[name]] = MAIN.declaration("var", "subscriptionName").words()
+            found[name] = ",".join(DECLARED["subscriptions"])
         else:
             made_up = "." in expression or expression == "clientId"
             found[name] = f"made-up-{name}" if made_up else expression

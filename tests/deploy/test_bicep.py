@@ -4,7 +4,6 @@ import ast
 import importlib
 import json
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -13,7 +12,6 @@ from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
-from pydantic.alias_generators import to_camel
 
 from application.directory import Field
 from cosmos_outbox.cosmos.aggregates.listing import ListQuery
@@ -22,6 +20,7 @@ from cosmos_outbox.outbox.selection import Selection, orders
 from cosmos_outbox.preflight.cosmos import judge
 from cosmos_outbox.preflight.plan import Needed, needed
 from cosmos_outbox.preflight.report import Finding, Status
+from cosmos_outbox.preflight.resources import resources
 from cosmos_outbox.preflight.servicebus import judge_subscription, judge_topic
 from cosmos_outbox.servicebus.inspection import SubscriptionState, TopicState
 from cosmos_outbox.settings.transports import servicebus_of
@@ -46,19 +45,7 @@ def containers(service: str) -> dict[str, Needed]:
     return {need.setting: need for need in needed(declared.settings(CONNECTED), declared)}
 
 
-NEEDED = [(service, setting) for service in SERVICES for setting in containers(service)]
 CONTAINERS = containers("contacts")
-DECLARED = {
-    "COSMOS_CONTAINER": "contacts",
-    "COSMOS_LEASE_CONTAINER": "leases",
-    "COSMOS_PARKED_CONTAINER": "parked",
-    "COSMOS_DIRECTORY_CONTAINER": "directory",
-    "COSMOS_SET_ASIDE_CONTAINER": "setAside",
-    "COSMOS_CLAIM_CONTAINER": "claims",
-    "ORDER_BOARD_CONTAINER": "directory",
-    "ORDER_MAILS_CONTAINER": "effects",
-}
-"""The resource of each container in modules/cosmos.bicep."""
 
 _DURATION = TypeAdapter(timedelta)
 
@@ -67,38 +54,44 @@ def faults(findings: Iterator[Finding]) -> list[str]:
     return [str(finding) for finding in findings if finding.status is not Status.OK]
 
 
-@pytest.mark.parametrize(("service", "setting"), NEEDED)
-def test_preflight_finds_nothing_wrong_with_a_container(service: str, setting: str) -> None:
-    need = containers(service)[setting]
-    [form] = [each.form for each in SERVICES[service].subscribers if each.form is not None]
-    found_by = [to_camel(name) for kind in SERVICES[service].aggregates for name in kind.found_by]
-    lists = {"foundBy": found_by, "directorySearchedBy": [*form.search], "directorySortedBy": form.sorted_by}
-    container = (
-        bicep.read("modules/cosmos.bicep").declaration("resource", DECLARED[setting]).with_lists(lists)
-    )
-    properties = container.properties()
-    state = ContainerState(
-        partition_key=tuple(bicep.Bicep(properties["paths"]).words()),
-        default_ttl=int(properties["defaultTtl"].removeprefix("nothingExpires ? null : ")),
-        indexing=IndexingPolicy(
-            enabled=properties["indexingMode"] != "none",
-            included=container.paths("includedPaths"),
-            excluded=container.paths("excludedPaths"),
-            composite=container.composite_indexes(),
-        ),
-    )
-    assert faults(judge(need, state, "contacts")) == []
-    assert set(state.indexing.included) == {f"{path}/?" for path in need.queried}
+@pytest.mark.parametrize("service", SERVICES)
+def test_preflight_finds_nothing_wrong_with_what_a_service_declares(service: str) -> None:
+    made = {each["setting"]: each for each in resources(SERVICES[service], {})["cosmos"]["containers"]}
+    for setting, need in containers(service).items():
+        each = made.pop(setting)
+        excluded = () if "/*" in each["indexes"] else ("/*",)
+        composite = tuple(tuple(paths) for paths in each["composite_indexes"])
+        state = ContainerState(
+            tuple(each["partition_key"]),
+            each["ttl"],
+            IndexingPolicy(True, tuple(each["indexes"]), excluded, composite),
+        )
+        assert faults(judge(need, state, "contacts")) == []
+        assert set(state.indexing.included) == {f"{path}/?" for path in need.queried}
+    assert made == {}
 
 
-def test_the_deployment_names_what_the_directory_is_searched_and_sorted_by() -> None:
-    assert MAIN.declaration("var", "directorySearchedBy").words() == [*FORM.search]
-    assert MAIN.declaration("var", "directorySortedBy").words() == [*FORM.sorted_by]
-    assert MAIN.declaration("var", "contactsFoundBy").words() == [*Contact.found_by]
+def test_bicep_makes_each_declared_container_as_it_is_declared() -> None:
+    assert MAIN.declaration("var", "declared").text.strip() == "= loadJsonContent('service.json')"
     given = MAIN.declaration("module", "cosmos").properties()
-    assert given["foundBy"] == "contactsFoundBy"
-    assert given["directorySearchedBy"] == "directorySearchedBy"
-    assert given["directorySortedBy"] == "directorySortedBy"
+    assert (given["containers"], given["containerName"]) == ("declared.cosmos.containers", "containerName")
+    module = bicep.read("modules/cosmos.bicep")
+    assert re.findall(r"sqlDatabases/containers@\S+ = (.*)$", module.text, re.MULTILINE) == [
+        "[for each in containers: {"
+    ]
+    container = module.declaration("resource", "container").properties()
+    assert {
+        name: container[name]
+        for name in ("name", "id", "paths", "includedPaths", "excludedPaths", "defaultTtl")
+    } == {
+        "name": "each.name",
+        "id": "each.name",
+        "paths": "each.partition_key",
+        "includedPaths": "map(each.indexes, path => { path: path })",
+        "excludedPaths": "contains(each.indexes, '/*') ? [] : [{ path: '/*' }]",
+        "defaultTtl": "nothingExpires && each.name == containerName ? null : each.ttl",
+    }
+    assert "map(each.composite_indexes, paths => map(paths, path => " in container["compositeIndexes"]
 
 
 @pytest.mark.parametrize(
@@ -145,22 +138,6 @@ def test_preflight_knows_each_property_by_which_contacts_are_listed() -> None:
     assert sorted_by == {*need.composite}
 
 
-@pytest.mark.parametrize(
-    ("service", "home", "setting", "name"),
-    [
-        ("contacts", ".", "COSMOS_DIRECTORY_CONTAINER", "%COSMOS_DIRECTORY_CONTAINER%"),
-        ("orders", "examples/orders", "ORDER_BOARD_CONTAINER", "order-board"),
-    ],
-)
-def test_preflight_and_the_local_stack_know_by_what_a_read_model_is_sorted(
-    service: str, home: str, setting: str, name: str
-) -> None:
-    declared = tomllib.loads((ROOT / home / "devstack.toml").read_text())["cosmos"]["containers"]
-    [local] = [each for each in declared if each["name"] == name]
-    need = containers(service)[setting]
-    assert tuple(map(tuple, local["composite_indexes"])) == need.composite
-
-
 def test_the_directory_is_sorted_by_every_field_and_by_its_dates() -> None:
     assert [*FORM.sorted_by] == [*(field.value for field in Field), "created", "changed"]
     assert {*FORM.search} == {*FORM.sorted_by, "lastName"}
@@ -184,7 +161,7 @@ def test_missing_indexes_of_board_and_parked_orders_are_reported() -> None:
 def test_preflight_finds_nothing_wrong_with_topic_and_subscription() -> None:
     module, defaults = bicep.read("modules/servicebus.bicep"), MAIN.defaults()
     topic = module.declaration("resource", "topic").properties()
-    subscription = module.declaration("resource", "subscriber").properties()
+    subscription = module.declaration("resource", "subscribers").properties()
     window = _DURATION.validate_python(defaults[topic["duplicateDetectionHistoryTimeWindow"]])
     topic_state = TopicState(
         active="status" not in topic,
@@ -218,40 +195,32 @@ def test_preflight_finds_nothing_wrong_with_topic_and_subscription() -> None:
 def test_the_subscriptions_of_other_services_are_as_the_apps_own() -> None:
     module = bicep.read("modules/servicebus.bicep")
     own, others = (
-        module.declaration("resource", name).properties() for name in ("subscriber", "otherSubscribers")
+        module.declaration("resource", name).properties() for name in ("subscribers", "otherSubscribers")
     )
     assert {**own, "name": ""} == {**others, "name": ""}
 
 
-BY_BOTH = {"get_problem", "health", "unrouted"}
-"""The functions that callers and operators need alike."""
-
-
 def test_two_apps_share_the_functions_out_without_rest() -> None:
-    callers, workers = (
-        MAIN.declaration("var", f"{whose}Functions").words() for whose in ("callers", "workers")
-    )
-    named, there = {*callers, *workers}, set(functions()) - BY_BOTH
-    assert not there - named, f"deploy/main.bicep: add {sorted(there - named)} to one of the apps"
-    unknown = named - there
-    assert not unknown, f"deploy/main.bicep: remove {sorted(unknown)}: function_app.py has no such functions"
-    assert len(callers) + len(workers) == len(named), "deploy/main.bicep: a function is named twice"
+    """Which are whose is the command's: tests/preflight/test_resources.py."""
+    callers, workers = (bicep.DECLARED["functions"][whose] for whose in ("callers", "workers"))
+    assert {*functions()} - {*callers, *workers} == {"get_problem", "health", "unrouted"}
+    assert {*callers}.isdisjoint(workers)
     off = {
         app: MAIN.declaration("module", app).properties()["disabledFunctions"]
         for app in ("app", "workersApp")
     }
-    assert off["app"] == "workersFunctions"
-    assert off["workersApp"].startswith("union(callersFunctions, ")
+    assert off["app"] == "declared.functions.workers"
+    assert off["workersApp"].startswith("union(declared.functions.callers, ")
     assert set(re.findall(r"'function:(\w+)'", MAIN.declaration("module", "workersApp").text)) == {"relay"}
 
 
 def test_no_call_of_an_operator_is_answered_by_the_app_of_callers() -> None:
-    callers = {*MAIN.declaration("var", "callersFunctions").words()} | BY_BOTH
     levels = {
         name: str(function.get_trigger().get_dict_repr()["authLevel"].value)  # type: ignore[union-attr]  # it has one
         for name, function in functions().items()
         if function.is_http_function()
     }
+    callers = {*bicep.DECLARED["functions"]["callers"]}
     assert callers <= set(levels), "what no request starts works in the other app"
     assert {name for name, level in levels.items() if level == "admin"}.isdisjoint(callers)
 
@@ -317,7 +286,7 @@ def test_only_the_app_that_answers_http_lets_browsers_in() -> None:
 def test_sign_in_is_required_but_on_paths_of_operators_and_probes() -> None:
     """A path that is open here holds no data."""
     open_paths = MAIN.declaration("var", "openPaths").words()
-    workers = {*MAIN.declaration("var", "workersFunctions").words()}
+    workers = {*bicep.DECLARED["functions"]["workers"]}
     routes = {
         f"/api/{trigger['route']}": str(trigger["authLevel"].value)
         for name, function in functions().items()

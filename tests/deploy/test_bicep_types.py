@@ -26,9 +26,9 @@ def test_every_property_and_value_of_a_resource_is_one_of_azures_types() -> None
         ),
         (
             "cosmos.bicep",
-            "{ path: '/position/?' }",
-            "{ paths: '/position/?' }",
-            "parked.properties.resource.indexingPolicy.includedPaths[]: no property paths",
+            "{ path: '/*' }",
+            "{ paths: '/*' }",
+            "container.properties.resource.indexingPolicy.excludedPaths[]: no property paths",
         ),
         ("identity.bicep", "  tags: tags\n}", "  tags: tags\n", "is no Bicep"),
     ],

@@ -171,10 +171,13 @@ def test_only_the_relay_sends_and_only_the_subscriber_receives() -> None:
     for name, principals, role, scope in (
         ("topicSenders", "senders", "dataSender", "topic"),
         ("queueSenders", "senders", "dataSender", "queue"),
-        ("subscriptionReceivers", "receivers", "dataReceiver", "subscriber"),
         ("queueReceivers", "receivers", "dataReceiver", "queue"),
     ):
         made = module.declaration("resource", name)
         assert f"[for principalId in {principals}: " in made.text
         assert made.properties()["scope"] == scope
         assert f"'Microsoft.Authorization/roleDefinitions', {role})" in made.text
+    receiving = module.declaration("resource", "subscriptionReceivers").properties()
+    assert receiving["scope"] == "subscribers[index % length(subscriptionNames)]"
+    assert receiving["principalId"] == "receivers[index / length(subscriptionNames)]"
+    assert receiving["roleDefinitionId"].endswith("dataReceiver)")
