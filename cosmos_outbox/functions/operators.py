@@ -174,8 +174,7 @@ def instance(process: "Instance", types: Sequence[str]) -> dict[str, Any]:
     return {
         "id": process.id,
         "startedAt": process.started_at.isoformat(),
-        "forwarded": process.forwarded.total,
-        "forwardedPerSecond": round(process.forwarded.per_second, 1),
+        "forwarded": process.forwarded,
         "aggregates": list(types),
         "settings": dict(process.settings),
     }

@@ -58,7 +58,7 @@ def quiet() -> Json:
     """What a service answers in which nothing is wrong."""
     return {
         "instance": {
-            "id": "a1b2c3d4", "startedAt": NOW.isoformat(), "forwarded": 1234, "forwardedPerSecond": 7.5,
+            "id": "a1b2c3d4", "startedAt": NOW.isoformat(), "forwarded": 1234,
             "aggregates": ["contact"],
             "settings": {"EVENT_TTL_SECONDS": 864000, "EVENT_SCHEMAS": None, "SERVICEBUS_TOPIC": "contact-events"},
         },

@@ -72,7 +72,7 @@ async def test_where_nothing_is_wrong_the_page_says_so(browser: Browser, service
         await expect(page.get_by_text("Nothing is stuck.")).to_be_visible()
         await expect(page.locator("#tile-backlog")).to_have_text("0")
         await expect(page.locator("#tile-oldest")).to_have_text("nothing")
-        await expect(page.locator("#tile-instance")).to_have_text("7.5")
+        await expect(page.locator("#tile-instance")).to_have_text("1,234")
         await page.get_by_text("Settings of this instance").click()
         settings = page.locator("#settings")
         await expect(settings).to_contain_text("EVENT_TTL_SECONDS864000")

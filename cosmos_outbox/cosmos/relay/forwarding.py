@@ -5,7 +5,7 @@ A slow page cannot block the feed's reader for ever.
 
 import asyncio
 import logging
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import field
@@ -16,7 +16,7 @@ from cosmos_outbox.cosmos.aggregates.documents import EventReader
 from cosmos_outbox.cosmos.relay.relay import ForwardResult, Relay, VerifiedPage
 from cosmos_outbox.cosmos.store.client import ContainerProxy
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
-from cosmos_outbox.kernel.clock import Clock, monotonic, new_id, utc_now
+from cosmos_outbox.kernel.clock import Clock, new_id, utc_now
 from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.kernel.loops import LogThrottle, own_failures, pace
 from cosmos_outbox.outbox import telemetry
@@ -25,42 +25,10 @@ from cosmos_outbox.outbox.feed import FeedEvent
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.telemetry.tracing import invoked
 
-WINDOW_SECONDS = 10
-"""The number of whole seconds over which a rate is measured."""
-
 Setting = str | int | bool | None
 
 
 @dataclass
-class RateCounter:
-    """Counts events, and their rate per second."""
-
-    total: int = 0
-    _seconds: deque[tuple[int, int]] = field(default_factory=deque, repr=False)
-    """Each second with events, and their number; no older than the window."""
-
-    def add(self, count: int) -> None:
-        """Adds this many events."""
-        self.total += count
-        now = int(monotonic())
-        if self._seconds and self._seconds[-1][0] == now:
-            count += self._seconds.pop()[1]
-        self._seconds.append((now, count))
-        self._forget(now)
-
-    @property
-    def per_second(self) -> float:
-        """The mean over the last whole seconds, without the current one."""
-        now = int(monotonic())
-        self._forget(now)
-        return sum(count for second, count in self._seconds if second < now) / WINDOW_SECONDS
-
-    def _forget(self, now: int) -> None:
-        while self._seconds and self._seconds[0][0] < now - WINDOW_SECONDS:
-            self._seconds.popleft()
-
-
-@dataclass(frozen=True)
 class Instance:
     """This process."""
 
@@ -69,7 +37,7 @@ class Instance:
     id: str = field(default_factory=lambda: new_id().hex[:8])
     """A new id after each start."""
     started_at: datetime = field(default_factory=utc_now)
-    forwarded: RateCounter = field(default_factory=RateCounter)
+    forwarded: int = 0
     """The events that the broker has accepted from this process."""
 
 
@@ -199,7 +167,7 @@ class Forwarding:
             raise
 
     def _counted(self, forwarded: ForwardResult) -> ForwardResult:
-        self.instance.forwarded.add(forwarded.sent)
+        self.instance.forwarded += forwarded.sent
         return forwarded
 
 

@@ -79,9 +79,7 @@ function put(element, child) {
 // Numbers and times, as people read them.
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const tenth = new Intl.NumberFormat("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 const count = (number) => whole.format(number);
-const rate = (number) => (number === null ? "–" : number >= 100 ? whole.format(number) : tenth.format(number));
 const share = (part) => `${part > 0 && part < 0.01 ? "< 1" : count(100 * part)} %`;
 const many = (number, one, more = `${one}s`) => `${count(number)} ${number === 1 ? one : more}`;
 

@@ -58,8 +58,8 @@ function showLease(tr, lease) {
 function showInstance(instance) {
   const first = known.instance === null;
   known.instance = instance;
-  write(find("tile-instance"), rate(instance.forwardedPerSecond));
-  write(find("tile-instance-of"), `${count(instance.forwarded)} since ${when(instance.startedAt)}`);
+  write(find("tile-instance"), count(instance.forwarded));
+  write(find("tile-instance-of"), `since ${when(instance.startedAt)}`);
   write(find("service-name"), `· ${instance.aggregates.join(", ")}`);
   const settings = [["instance", instance.id], ["started", when(instance.startedAt)], ...Object.entries(instance.settings)];
   keep(find("settings"), settings, ([name]) => name, () => make("div", {}, make("dt"), make("dd")), (line, [name, value]) => {
