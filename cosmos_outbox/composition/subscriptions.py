@@ -113,22 +113,15 @@ class Subscriptions:
 
     def _reaction(self, of: ReactionDeclaration[Any]) -> Subscription:
         from cosmos_outbox.cosmos.aggregates.aggregates import Lifetimes  # noqa: PLC0415 - each where it is declared
-        from cosmos_outbox.cosmos.inbox.reactions import (  # noqa: PLC0415
-            CosmosReactions,
-            ReactionInbox,
-            ReactionRules,
-        )
+        from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions, ReactionInbox  # noqa: PLC0415
 
         assert self.outbox is not None, "a reaction changes the service's own aggregates"
         settings, lives = self.outbox.settings, self.settings.records_seconds
         lifetimes = Lifetimes(settings.event_ttl_seconds, settings.idempotency_ttl_seconds, lives)
-        rules = ReactionRules(
-            of.name, of.to.aggregate_type, of.targets, of.react, of.order, timedelta(seconds=lives)
-        )
         targets = CosmosReactions(
             self.outbox.stored, of.to, of.name, of.order, lifetimes, self.outbox.on_commit
         )
-        inbox = ReactionInbox(targets, rules)
+        inbox = ReactionInbox(targets, of.targets, of.react)
         return Subscription(self._subscriber(of, inbox.handle, check=inbox.check, asked=inbox))
 
     def _subscriber(  # noqa: PLR0913 - what a subscriber is made of

@@ -15,7 +15,7 @@ from azure.cosmos.aio import CosmosClient
 from cosmos_outbox.cosmos.aggregates.aggregates import Lifetimes
 from cosmos_outbox.cosmos.aggregates.deadlines import Deadlines, deadlines_of
 from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder
-from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions, ReactionInbox, ReactionRules
+from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions, ReactionInbox
 from cosmos_outbox.cosmos.store.container import StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Key
@@ -244,7 +244,7 @@ async def test_a_reactions_delayed_step_is_a_deadline_that_a_change_cancels(
 
     lifetimes, order = Lifetimes(600, 600, int(LIVES.total_seconds())), InOrder.ANY
     reactions = CosmosReactions(container, Offer, "later", order, lifetimes, OnCommit())
-    inbox = ReactionInbox(reactions, ReactionRules("later", "offer", lambda _: name, make, order, LIVES))
+    inbox = ReactionInbox(reactions, lambda _: name, make)
     first, second = told(name, "a"), told(name, "b", 2)
     for message in (first, second, first, second):
         await inbox.handle(message)

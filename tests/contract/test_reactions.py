@@ -237,7 +237,7 @@ async def test_of_two_messages_in_one_place_the_second_one_changes_nothing(
 
 def aimed(inbox: ReactionInbox[Heap], named: Any) -> ReactionInbox[Heap]:
     """With these targets, whatever a message says."""
-    return replace(inbox, rules=replace(inbox.rules, targets=lambda _: named))
+    return replace(inbox, targets=lambda _: named)
 
 
 async def test_a_message_is_for_one_or_several_or_for_nobody(heaps: Heaps) -> None:
@@ -263,7 +263,7 @@ async def test_a_reaction_that_exits_at_one_target_reaches_the_others(heaps: Hea
     await heaps.change(closed, Heap.close)
     inbox = aimed(heaps.instance(), [closed, name])
     with pytest.raises(CallEnded):
-        await replace(inbox, rules=replace(inbox.rules, react=exits_at_closed)).handle(told("", "a"))
+        await replace(inbox, react=exits_at_closed).handle(told("", "a"))
     assert await heaps.marks(name) == ["a"]
 
 
@@ -425,7 +425,7 @@ async def test_a_target_of_another_type_is_left_as_it_is(heaps: Heaps) -> None:
 
 async def test_a_reaction_that_changes_another_than_its_target_changes_nothing(heaps: Heaps) -> None:
     name, other, inbox = await heaps.made(), str(uuid4()), heaps.instance()
-    astray = replace(inbox, rules=replace(inbox.rules, react=lambda *_: Heap.make(other, "a")))
+    astray = replace(inbox, react=lambda *_: Heap.make(other, "a"))
     with pytest.raises(Unstorable, match=f"changes heap {other}, which is not the target"):
         await astray.handle(told(name, "a"))
     for each in (name, other):
@@ -436,7 +436,7 @@ async def test_a_reaction_that_changes_another_than_its_target_changes_nothing(h
 
 async def test_a_reaction_that_makes_a_target_that_is_there_overwrites_nothing(heaps: Heaps) -> None:
     name, inbox = await heaps.made("a"), heaps.instance()
-    blind = replace(inbox, rules=replace(inbox.rules, react=lambda *_: Heap.make(name, "b")))
+    blind = replace(inbox, react=lambda *_: Heap.make(name, "b"))
     with pytest.raises(InboxError):
         await blind.handle(told(name, "b"))
     assert await heaps.marks(name) == ["a"]

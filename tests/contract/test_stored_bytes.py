@@ -20,7 +20,7 @@ import pytest
 from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates, Lifetimes
 from cosmos_outbox.cosmos.aggregates.documents import EventReader
 from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder
-from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions, ReactionInbox, ReactionRules
+from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions, ReactionInbox
 from cosmos_outbox.cosmos.transaction import OnCommit
 from cosmos_outbox.inbox.errors import ReactionRefused
 from cosmos_outbox.inbox.message import Event
@@ -143,10 +143,7 @@ async def reactions() -> Any:
             targets = CosmosReactions(
                 store.container, Heap, "marks", InOrder.NEWEST, lifetimes, OnCommit(), lambda: NOON
             )
-            rules = ReactionRules(
-                "marks", "heap", lambda event: event.data["heap"], put_mark, InOrder.NEWEST, LIVES
-            )
-            inbox = ReactionInbox(targets, rules, lambda: NOON)
+            inbox = ReactionInbox(targets, lambda event: event.data["heap"], put_mark, lambda: NOON)
             await inbox.handle(message(1, "heap"))
             with pytest.raises(ReactionRefused):
                 await inbox.handle(message(2, "none"))

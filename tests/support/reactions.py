@@ -12,7 +12,7 @@ from azure.cosmos.aio import CosmosClient
 from cosmos_outbox import Aggregate, AggregateState, DomainEvent, Timestamp, WireModel
 from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates, CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder
-from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions, ReactionInbox, ReactionRules
+from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions, ReactionInbox
 from cosmos_outbox.cosmos.transaction import OnCommit
 from cosmos_outbox.inbox.errors import InboxError, ReactionRefused
 from cosmos_outbox.inbox.message import Event
@@ -141,8 +141,7 @@ class Heaps:
         reactions = CosmosReactions(
             self.container(), Heap, "marks", self.order, lifetimes, self.on_commit, self.clock
         )
-        rules = ReactionRules("marks", "heap", lambda event: event.data["heap"], put_mark, self.order, LIVES)
-        return ReactionInbox(reactions, rules, self.clock)
+        return ReactionInbox(reactions, lambda event: event.data["heap"], put_mark, self.clock)
 
     def aggregates(self) -> Aggregates:
         container = self.container()

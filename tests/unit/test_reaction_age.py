@@ -7,8 +7,9 @@ from typing import Any, cast
 
 import pytest
 
+from cosmos_outbox.cosmos.aggregates.aggregates import Lifetimes
 from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder, ReactionRecord, SeenTarget, TargetRef
-from cosmos_outbox.cosmos.inbox.reactions import ReactionInbox, ReactionRules
+from cosmos_outbox.cosmos.inbox.reactions import ReactionInbox
 from cosmos_outbox.inbox.errors import NotApplied, ReactionRefused
 from cosmos_outbox.inbox.receiver import MARGIN
 from tests.support.reactions import Heap, put_mark, told
@@ -19,6 +20,9 @@ LIVES = timedelta(days=61)
 
 class Expiring:
     """Records that the store's own clock removes, quick enough for thousands of calls."""
+
+    kind, name, order = Heap, "marks", InOrder.ANY
+    lifetimes = Lifetimes(600, 600, int(LIVES.total_seconds()))
 
     def __init__(self) -> None:
         self.now = NOON
@@ -47,10 +51,10 @@ async def _told_at(times: Sequence[timedelta], wrong: Sequence[timedelta], publi
     reactions = Expiring()
     message = told("h", "a")
     object.__setattr__(message, "created_at", NOON + publisher)
-    rules = ReactionRules("marks", "heap", lambda _: "h", put_mark, InOrder.ANY, LIVES)
+    stored = cast(Any, reactions)
     for time, by in zip(times, wrong, strict=True):
         reactions.now = NOON + time
-        inbox = ReactionInbox(cast(Any, reactions), rules, lambda by=by: reactions.now + by)  # type: ignore[misc]  # a default
+        inbox = ReactionInbox(stored, lambda _: "h", put_mark, lambda by=by: reactions.now + by)  # type: ignore[misc]  # a default
         try:
             await inbox.handle(message)
         except (NotApplied, ReactionRefused):

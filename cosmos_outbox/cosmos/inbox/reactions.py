@@ -91,6 +91,7 @@ class CosmosReactions(Generic[A]):
     container: Container
     kind: type[A]
     name: str
+    """A constant of the code, since it is part of each record's id."""
     order: InOrder
     lifetimes: Lifetimes
     """The lifetimes, including that of the records."""
@@ -250,31 +251,12 @@ def _error(failure: Failure) -> Exception:
 
 
 @dataclass(frozen=True)
-class ReactionRules(Generic[A]):
-    """A reaction as a service declares it, and the lifetime of its records."""
-
-    name: str
-    """A constant of the code, since it is part of each record's id."""
-    kind: str
-    """The type of the targets."""
-    targets: Targets
-    react: React[A]
-    order: InOrder
-    lives: timedelta
-    """A record's lifetime after its last write."""
-
-    @property
-    def too_old(self) -> timedelta:
-        """The age from which a message is never applied."""
-        return self.lives - MARGIN - timedelta(seconds=LONGEST_CALL_SECONDS)
-
-
-@dataclass(frozen=True)
 class ReactionInbox(Generic[A]):
     """Handles the messages of one reaction. Any number of calls may run side by side, in any number of processes."""
 
     reactions: CosmosReactions[A]
-    rules: ReactionRules[A]
+    targets: Targets
+    react: React[A]
     clock: Callable[[], datetime] = utc_now
     time: Callable[[], float] = monotonic
     counts: Counter[ReactionOutcome] = field(default_factory=Counter)
@@ -308,20 +290,26 @@ class ReactionInbox(Generic[A]):
             OutOfOrder: order EACH, and a message before it must be applied or discarded first.
             StoreUnavailable: the store did not answer.
         """
-        places = self._places(event, by_id(self.rules.targets(event)))
+        places = self._places(event, by_id(self.targets(event)))
         gave_up = [await self._discard(place, event, reason) for place in places]
         if places and not any(gave_up):
             raise AlreadyProcessed(
                 "the message was applied, or changes nothing: its record is closed as applied"
             )
 
+    @property
+    def _too_old(self) -> timedelta:
+        """The age from which a message is never applied."""
+        lives = timedelta(seconds=self.reactions.lifetimes.reactions)
+        return lives - MARGIN - timedelta(seconds=LONGEST_CALL_SECONDS)
+
     async def _settle(self, event: Event, *, asked: bool) -> None:
         until = self.time() + LONGEST_CALL_SECONDS
         age = event.age(self.clock())
         if age < -MARGIN / 2:
             raise NotApplied(f"event {event.id} is from the future: set the clock of its publisher")
-        too_old, failures = age >= self.rules.too_old, list[Exception]()
-        for place in self._places(event, few(by_id(self.rules.targets(event)))):  # complete_after_all
+        too_old, failures = age >= self._too_old, list[Exception]()
+        for place in self._places(event, few(by_id(self.targets(event)))):  # complete_after_all
             try:
                 if too_old:
                     outcome, reason = await self._find_recorded(place, event)
@@ -339,9 +327,9 @@ class ReactionInbox(Generic[A]):
             raise min(failures, key=lambda each: isinstance(each, ReactionRefused))
 
     def _places(self, event: Event, targets: Mapping[str, str]) -> list[TargetRef]:
-        rules = self.rules
+        of = self.reactions
         return [
-            TargetRef.of(rules.name, rules.kind, each, partition_key, event, rules.order)
+            TargetRef.of(of.name, of.kind.aggregate_type, each, partition_key, event, of.order)
             for each, partition_key in targets.items()
         ]
 
@@ -363,9 +351,9 @@ class ReactionInbox(Generic[A]):
             if refused is not None and not (asked and refused.is_refusal_of(event)):
                 return self._says(refused, event)
             seen = await self.reactions.read(place)
-            rules = self.rules
+            order = self.reactions.order
             try:
-                decision = decide(seen, event, rules.react, rules.order, refused, consistent=consistent)
+                decision = decide(seen, event, self.react, order, refused, consistent=consistent)
                 if decision is not None:
                     await self._write(place, event, seen, decision, until, consistent=consistent)
                     self._log_outcome(place, event, decision.record)
@@ -376,7 +364,8 @@ class ReactionInbox(Generic[A]):
                 pass
             consistent = True  # decide_anew
         raise ConcurrentUpdate(
-            f"{self.rules.kind} {place.target} changed at each of {ATTEMPTS} attempts: it is tried again later"
+            f"{self.reactions.kind.aggregate_type} {place.target} changed at each of {ATTEMPTS} attempts: it is tried "
+            "again later"
         )
 
     async def _write(  # noqa: PLR0913 - a transaction, and the reads that it was decided by
@@ -410,7 +399,7 @@ class ReactionInbox(Generic[A]):
             if record is not None and not record.is_refusal_of(event):
                 return record.outcome is ReactionOutcome.DISCARDED or not record.is_of(event)
             seen = await self.reactions.read(place)
-            write = discard(seen, event, reason, self.rules.order, record)
+            write = discard(seen, event, reason, self.reactions.order, record)
             try:
                 await self.reactions.write(place, event, seen, write, until)
             except (RecordChanged, EntryChanged):
@@ -435,7 +424,7 @@ class ReactionInbox(Generic[A]):
         return record.outcome, record.reason
 
     def _log_outcome(self, place: TargetRef, event: Event, record: ReactionRecord) -> None:
-        logged = event.action, event.id, event.aggregate, self.rules.kind, place.target
+        logged = event.action, event.id, event.aggregate, self.reactions.kind.aggregate_type, place.target
         if record.outcome is ReactionOutcome.APPLIED:
             telemetry.decided(telemetry.Outcome.APPLIED)
             telemetry.applied(event.created_at, self.clock())

@@ -59,7 +59,7 @@ def calls_kept(steps: MutableSequence[Any]) -> Iterator[None]:
 
         async def called(self: ReactionInbox[Any], event: Event, *more: Any) -> None:
             await call(self, event, *more)
-            steps.append(Ended(how, self.rules.name, event.id, name_of_current()))
+            steps.append(Ended(how, self.reactions.name, event.id, name_of_current()))
 
         return called
 
