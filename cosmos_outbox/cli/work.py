@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from cosmos_outbox import worker
 from cosmos_outbox.cli import command
 from cosmos_outbox.cli.command import ATTENTION, DONE, UNUSABLE
+from cosmos_outbox.kernel.late import loading
 from cosmos_outbox.service import Wired
 from cosmos_outbox.settings.errors import Misconfigured, needed
 from cosmos_outbox.worker.probes import Address
@@ -74,8 +75,9 @@ def _run(
                 loop.add_signal_handler(number, stop.set)
             except NotImplementedError:  # on Windows
                 signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
-        service, settings = command.named(arguments, os.environ, publishes=publishes)
-        wired = service.wire(settings)
+        with loading():
+            service, settings = command.named(arguments, os.environ, publishes=publishes)
+            wired = service.wire(settings)
         needed(wired.settings.transport.name)
         return await work(wired, stop)
 

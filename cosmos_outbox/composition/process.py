@@ -6,13 +6,13 @@ hook (https://github.com/Azure/azure-functions-python-worker/issues/1904), so a 
 """
 
 import asyncio
-import gc
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from contextvars import ContextVar
 from typing import Any, Generic, TypeVar, cast
 
+from cosmos_outbox.kernel.late import loading
 from cosmos_outbox.telemetry.correlation import tag_log_lines
 
 _log = logging.getLogger(__name__)
@@ -41,9 +41,8 @@ class ProcessSingleton(Generic[W]):
         loop = asyncio.get_running_loop()
         if self._made is None or self._made[1] is not loop:
             tag_log_lines()
-            service = self._make()
-            if gc.isenabled():
-                gc.freeze()  # what is loaded stays: no collection need look at it again
+            with loading():
+                service = self._make()
             self._made = service, loop
             self._closing = loop.create_task(_close_when_the_loop_ends(self._clients(service)))
         return self._made[0]

@@ -5,7 +5,6 @@ The row is found by the name of the settings' transport; nothing else chooses by
 slow to import, so it is imported where something is first needed of it.
 """
 
-import gc
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from cosmos_outbox.cosmos.store.client import CosmosClient, cosmos_client
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.kernel.dataclass import dataclass
+from cosmos_outbox.kernel.late import loading
 from cosmos_outbox.operations.health import LOOK_SECONDS
 from cosmos_outbox.outbox.publisher import AggregateEvents, CloudEvents, Guarantees, Outcome, Publisher
 from cosmos_outbox.settings.connections import Connection, Credential, connected, credential_for
@@ -227,11 +227,8 @@ class LazyPublisher:
 
     @cached_property
     def _publisher(self) -> Publisher:
-        made = self._make()
-        # What is loaded stays. A full collection of it takes 50 ms, and a busy relay has one each second.
-        if gc.isenabled():
-            gc.freeze()
-        return made
+        with loading():
+            return self._make()
 
 
 @dataclass(frozen=True)
