@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from cosmos_outbox import worker
 from cosmos_outbox.cli import command
 from cosmos_outbox.cli.command import ATTENTION, DONE, UNUSABLE
-from cosmos_outbox.kernel.late import loading
+from cosmos_outbox.kernel.lazy_imports import loading
 from cosmos_outbox.service import Wired
 from cosmos_outbox.settings.errors import Misconfigured, needed
 from cosmos_outbox.worker.probes import Address

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, contextmanager
 from contextvars import ContextVar
 from typing import Any, Generic, TypeVar, cast
 
-from cosmos_outbox.kernel.late import loading
+from cosmos_outbox.kernel.lazy_imports import loading
 from cosmos_outbox.telemetry.correlation import tag_log_lines
 
 _log = logging.getLogger(__name__)

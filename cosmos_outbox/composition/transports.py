@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from cosmos_outbox.cosmos.store.client import CosmosClient, cosmos_client
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.kernel.dataclass import dataclass
-from cosmos_outbox.kernel.late import loading
+from cosmos_outbox.kernel.lazy_imports import loading
 from cosmos_outbox.operations.health import LOOK_SECONDS
 from cosmos_outbox.outbox.publisher import AggregateEvents, CloudEvents, Guarantees, Outcome, Publisher
 from cosmos_outbox.settings.connections import Connection, Credential, connected, credential_for

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cosmos_outbox.kernel.late import loading
+from cosmos_outbox.kernel.lazy_imports import loading
 
 
 @pytest.fixture
