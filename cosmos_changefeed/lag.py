@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 
 from azure.cosmos.aio import ContainerProxy
 
-from cosmos_changefeed.ages import mean_time
 from cosmos_changefeed.coverage import common, find_gaps, leases_for
 from cosmos_changefeed.errors import FeedRangeGone
 from cosmos_changefeed.feed import FeedPage, FeedReader
@@ -69,8 +68,6 @@ class LeaseLag:
     """The partitions that hold the range now: several after a split that no processor has followed yet."""
     feed_range: EpkRange | None = None
     """The keys that the lease covers; None for a lease of an old .NET version."""
-    mean_waiting_since: datetime | None = None
-    """The mean write time of the transactions without a checkpoint; None: none waits, or ``samples`` was 0."""
     stored_at: datetime | None = None
     """The time of the lease's last write, by the store's clock; its owner renews it regularly."""
 
@@ -112,12 +109,8 @@ async def estimate_lag(
     *,
     lease_prefix: str = "",
     session_token: str | None = None,
-    samples: int = 0,
 ) -> FeedLag:
     """Returns the lag of every lease of a processor, running or not. Costs one small read for each lease.
-
-    ``samples``: the number of additional reads for each lease that has that many transactions without a checkpoint,
-    for the mean of their times (:mod:`cosmos_changefeed.ages`).
 
     A replica that lags shows less than there is. With a session token of the monitored container no change written
     before the token is missed; a token for several physical partitions is their tokens, joined by commas.
@@ -129,7 +122,7 @@ async def estimate_lag(
     store = LeaseStore(leases, monitored=reader.identity, prefix=lease_prefix)
     found = without_parents(await store.all())
     missing = await _missing(found, store, reader)
-    lags = await asyncio.gather(*(_lag_of(lease, reader, session_token, samples) for lease in found))
+    lags = await asyncio.gather(*(_lag_of(lease, reader, session_token) for lease in found))
     return FeedLag(list(lags), missing)
 
 
@@ -142,7 +135,7 @@ async def _missing(leases: list[Lease], store: LeaseStore, reader: FeedReader) -
     return [lease.token for lease in leases_for(gaps, await reader.partitions(), lease_id=store.lease_id)]
 
 
-async def _lag_of(lease: Lease, reader: FeedReader, session_token: str | None, samples: int) -> LeaseLag:
+async def _lag_of(lease: Lease, reader: FeedReader, session_token: str | None) -> LeaseLag:
     if lease.feed_range is None:
         return LeaseLag(lease.token, lease.owner, NOTHING_CHECKPOINTED, None, stored_at=lease.stored_at)
     parts = await _first_changes(lease.feed_range, lease.continuation, reader, session_token)
@@ -156,30 +149,7 @@ async def _lag_of(lease: Lease, reader: FeedReader, session_token: str | None, s
         position=None if lease.continuation is None else int(lease.continuation.strip('"')),
         partitions=[_partition_lag(*part) for part in parts],
         feed_range=lease.feed_range,
-        mean_waiting_since=await _mean_since(parts, reader, samples) if samples else None,
         stored_at=lease.stored_at,
-    )
-
-
-async def _mean_since(
-    parts: list[tuple[EpkRange, FeedPage]], reader: FeedReader, samples: int
-) -> datetime | None:
-    waiting = [(part, page, transactions_behind(page)) for part, page in parts if page.items]
-    means = await asyncio.gather(
-        *(
-            mean_time(reader, part, page, session_lsn(page.session_token), samples=samples)
-            for part, page, _ in waiting
-        )
-    )
-    known = [
-        (mean, max(1, behind))
-        for mean, (_, _, behind) in zip(means, waiting, strict=True)
-        if mean is not None
-    ]
-    if len(known) < len(waiting) or not known:
-        return None
-    return datetime.fromtimestamp(
-        sum(mean * weight for mean, weight in known) / sum(w for _, w in known), UTC
     )
 
 

@@ -68,8 +68,6 @@ class LeaseStatus:
     """The LSN up to which all is forwarded; None before the first checkpoint."""
     newest: int | None = None
     """The LSN of the partition's newest transaction; None: not known, because the partition was just split."""
-    average_waiting_seconds: float | None = None
-    """Of the transactions that wait, by ``SAMPLES`` of them; None: nothing waits, or the partition was just split."""
     silent_seconds: float | None = None
     """Since the lease was last written, which its owner does every few seconds; None: not known."""
 
@@ -88,7 +86,6 @@ class LeaseStatus:
             "owner": self.owner,
             "lag": self.lag,
             "oldestWaitingSeconds": self.oldest_waiting_seconds,
-            "averageWaitingSeconds": _rounded(self.average_waiting_seconds),
             "state": self.held.value,
             "ttlUsed": round(self.ttl_used, 4),
             "position": self.position,
@@ -110,18 +107,6 @@ class RelayStatus:
     """Why pages were not forwarded since the oldest change waits, the newest first; none when nothing waits."""
 
     @property
-    def average_waiting_seconds(self) -> float | None:
-        """Of the transactions of all leases that wait; None: none waits, or not known."""
-        known = [
-            (lease.average_waiting_seconds, max(1, lease.lag))
-            for lease in self.leases
-            if lease.average_waiting_seconds is not None
-        ]
-        if not known:
-            return None
-        return sum(age * weight for age, weight in known) / sum(weight for _, weight in known)
-
-    @property
     def late(self) -> bool:
         """Whether a change waits for longer than LATE_SECONDS, or no lease shows how long."""
         return bool(self.missing) or any(
@@ -140,7 +125,6 @@ class RelayStatus:
             "eventsAtRisk": self.events_at_risk,
             "parkedEvents": self.parked_events,
             "parkedAggregates": dict(self.parked),
-            "averageWaitingSeconds": _rounded(self.average_waiting_seconds),
             "missingLeases": self.missing,
             "failures": [
                 {"reason": each.reason.value, "at": each.at.isoformat(), "detail": each.detail}
@@ -150,11 +134,7 @@ class RelayStatus:
         }
 
 
-def _rounded(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, 1)
-
-
-_backlog, _oldest_waiting, _average_waiting, _ttl_used = (GaugeReading(SELDOM) for _ in range(4))
+_backlog, _oldest_waiting, _ttl_used = (GaugeReading(SELDOM) for _ in range(3))
 _meter = get_meter("outbox.upkeep")
 _meter.create_observable_gauge(
     "outbox.relay.backlog", [_backlog], "{transaction}", "Transactions that are not forwarded"
@@ -166,12 +146,6 @@ _meter.create_observable_gauge(
     "The age of the oldest change that is not forwarded",
 )
 _meter.create_observable_gauge(
-    "outbox.relay.average_waiting",
-    [_average_waiting],
-    "s",
-    "The average age of the transactions that are not forwarded",
-)
-_meter.create_observable_gauge(
     "outbox.relay.ttl_used", [_ttl_used], "1", "The share of its TTL that the oldest waiting change has used"
 )
 
@@ -181,15 +155,11 @@ def report(status: RelayStatus) -> None:
     leases = status.leases
     _backlog.set(sum(lease.lag for lease in leases))
     _oldest_waiting.set(max((each.oldest_waiting_seconds or 0 for each in leases), default=0))
-    _average_waiting.set(status.average_waiting_seconds or 0)
     _ttl_used.set(1.0 if status.missing else max((lease.ttl_used for lease in leases), default=0.0))
 
 
 DEADLINE_SECONDS = 20.0
 """For reading how far all leases are, the SDK's own retries included."""
-
-SAMPLES = 8
-"""So many changes of each lease give the average age of all: it is off by a sixteenth of their span at most."""
 
 _log = logging.getLogger(__name__)
 
@@ -210,7 +180,7 @@ class RelayObserver:
     async def status(self) -> RelayStatus:
         """The status. Raises Unavailable, Throttled or Misconfigured.
 
-        Costs one small read for each lease, and where something waits ``SAMPLES`` more and a query for the failures. A
+        Costs one small read for each lease, and where something waits a query for the failures. A
         replica that lags may hide what was just stored.
         """
         status = await self._status()
@@ -228,7 +198,7 @@ class RelayObserver:
 
     async def _status(self) -> RelayStatus:
         """Without the documents that belong to no aggregate: the measurement of each minute does not pay for them."""
-        feed = await self._feed_lag(samples=SAMPLES)
+        feed = await self._feed_lag()
         now = self.clock()
         blocked = await self.lot.list_blocked()
         parked = Counter(block.aggregate.type for block in blocked)
@@ -309,11 +279,11 @@ class RelayObserver:
         async with _in_time():
             return (await self.feed.read()).get("defaultTtl") is None
 
-    async def _feed_lag(self, session_token: str | None = None, samples: int = 0) -> "changefeed.FeedLag":
+    async def _feed_lag(self, session_token: str | None = None) -> "changefeed.FeedLag":
         prefix = self.lease_prefix
         async with _in_time():
             return await changefeed.estimate_lag(
-                self.feed, self.leases, lease_prefix=prefix, session_token=session_token, samples=samples
+                self.feed, self.leases, lease_prefix=prefix, session_token=session_token
             )
 
     async def _mend(self) -> None:
@@ -325,14 +295,14 @@ class RelayObserver:
             )
 
     def _lease(self, lag: "changefeed.LeaseLag", now: datetime) -> LeaseStatus:
-        age = None if lag.waiting_since is None else max(0, int((now - lag.waiting_since).total_seconds()))
-        mean, stored = (
+        age, silent = (
             None if time is None else max(0.0, (now - time).total_seconds())
-            for time in (lag.mean_waiting_since, lag.stored_at)
+            for time in (lag.waiting_since, lag.stored_at)
         )
-        used, since = (age or 0) / self.event_ttl_seconds, lag.waiting_since
+        oldest = None if age is None else int(age)
+        used, since = (oldest or 0) / self.event_ttl_seconds, lag.waiting_since
         return LeaseStatus(
-            lag.lease_token, lag.owner, lag.lag, age, used, since, lag.position, lag.newest, mean, stored
+            lag.lease_token, lag.owner, lag.lag, oldest, used, since, lag.position, lag.newest, silent
         )
 
 

@@ -27,7 +27,7 @@ Json = dict[str, Any]
 def lease(token: str = "0", **given: Any) -> Json:
     return {
         "lease": token, "owner": f"instance-{token}", "lag": 0, "oldestWaitingSeconds": None,
-        "averageWaitingSeconds": None, "state": "held", "ttlUsed": 0.0, "position": 100, "newest": 100,
+        "state": "held", "ttlUsed": 0.0, "position": 100, "newest": 100,
     } | given  # fmt: skip
 
 
@@ -64,7 +64,7 @@ def quiet() -> Json:
         },
         "relay": {
             "late": False, "eventsAtRisk": False, "parkedEvents": 0, "parkedAggregates": {}, "missingLeases": [],
-            "averageWaitingSeconds": None, "failures": [], "leases": [lease()],
+            "failures": [], "leases": [lease()],
         },
         "dependencies": {
             "items": [

@@ -17,7 +17,6 @@ def trouble(service: FakeService) -> None:
     service.answers["relay"] = {
         "late": True, "eventsAtRisk": True, "parkedEvents": 3, "parkedAggregates": {"contact": 1},
         "missingLeases": ["2"],
-        "averageWaitingSeconds": 45_000.5,
         "failures": [{"reason": "broker_away", "at": NOW.isoformat(), "detail": "Service Bus cannot be reached"}],
         "leases": [
             lease("0", lag=12, oldestWaitingSeconds=90_000, ttlUsed=0.6, owner="a" * 64),

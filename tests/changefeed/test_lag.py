@@ -1,9 +1,6 @@
 """The lag while the processor runs, is late, and is stopped."""
 
-import asyncio
 import json
-from dataclasses import replace
-from typing import Any
 
 import pytest
 from azure.cosmos.aio import CosmosClient
@@ -150,32 +147,3 @@ async def test_an_estimate_during_endless_splits_says_try_again(
     monkeypatch.setattr(FeedReader, "read", split)
     with pytest.raises(FeedRangeGone, match="try again"):
         await estimate_lag(memory.monitored, memory.leases)
-
-
-async def test_the_mean_of_the_times_is_that_of_what_waits(memory: InMemory) -> None:
-    await handled_and_stopped(memory)
-    for sequence in range(1, 4):
-        await memory.write("a", sequence)
-        await asyncio.sleep(100)
-    [found] = (await estimate_lag(memory.monitored, memory.leases, samples=8)).leases
-    assert found.waiting_since is not None
-    assert found.mean_waiting_since is not None
-    assert (found.mean_waiting_since - found.waiting_since).total_seconds() == pytest.approx(100, abs=2)
-
-
-async def test_a_session_token_older_than_what_waits_does_not_end_the_estimate(
-    memory: InMemory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No transaction is known to wait then, and yet one does: its time is the mean."""
-    await handled_and_stopped(memory)
-    await memory.write("a", 1)
-    read = FeedReader.read
-
-    async def behind(*arguments: Any, **named: Any) -> FeedPage:
-        return replace(await read(*arguments, **named), session_token="0:-1#1")
-
-    monkeypatch.setattr(FeedReader, "read", behind)
-    [found] = (await estimate_lag(memory.monitored, memory.leases, samples=4)).leases
-    assert found.lag == 0
-    assert found.mean_waiting_since == found.waiting_since
-    assert found.waiting_since is not None

@@ -134,20 +134,6 @@ def test_a_service_passes_those_of_its_tests_that_need_no_process(tmp_path: Path
     assert f"{5 if kind == 'functions' else 4} passed, 1 deselected" in ended.out
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("kind", init.KINDS)
-@pytest.mark.parametrize(
-    ("name", "aggregate"), [("bookings", "Booking"), ("room-deliveries", "RoomDelivery")]
-)
-def test_a_service_passes_its_own_tests(tmp_path: Path, name: str, aggregate: str, kind: str) -> None:
-    assert init.main([name, "--kind", kind, "--into", str(tmp_path / "it")]) == 0
-    assert f"class {aggregate}(Aggregate" in "".join(text for _, text in files(kind, Words(name, aggregate)))
-    few = "-p", "outbox_simulation.plugin", "--simulate-seeds=3"
-    ended = run(tmp_path / "it", "-m", "pytest", "-q", "-p", "no:cacheprovider", *few, "-W", "error")
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert f"{6 if kind == 'functions' else 5} passed" in ended.stdout
-
-
 @pytest.fixture(scope="module")
 def checked_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What mypy found in the library is the same for each kind."""

@@ -28,7 +28,6 @@ from cosmos_outbox.cosmos.inbox.records import CosmosEffects, CosmosSetAside
 from cosmos_outbox.cosmos.store.client import TrackingTransport
 from cosmos_outbox.inbox.effect import EffectInbox, EffectRules
 from cosmos_outbox.inbox.errors import ReactionRefused
-from cosmos_outbox.inbox.healing import WHOLE_EVERY, Counts
 from cosmos_outbox.inbox.message import Event
 from cosmos_outbox.inbox.read_model import StateInbox
 from cosmos_outbox.inbox.receiver import Receiver
@@ -280,38 +279,6 @@ def assert_timers_told(asked: Mapping[str, Operations], hours: int) -> None:
         runs = runs_of(name, hours)
         took = runs * timedelta(minutes=TIMERS[name])
         assert_told(f"`{name}`, every {TIMERS[name]} min", operations, runs, took)
-
-
-@pytest.mark.long  # the others have the parts of the sum
-async def test_all_that_is_done_at_rest_costs_less_than_a_dollar_a_month(
-    application: Wired, simulation: Simulation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await filled(application, simulation, 2 * LISTED)
-    asked = await rested(application, simulation, monkeypatch, 1)
-    assert_timers_told(asked, 1)
-    timers = sum(
-        charge(operations) * (MONTH / (runs_of(name, 1) * timedelta(minutes=TIMERS[name])))
-        for name, operations in asked.items()
-    )
-    of_contact = await of_one_contact(application, simulation)
-    for contacts in (10_000, 1_000_000):
-        a_month = charge(of_contact) * contacts * (MONTH / WHOLE_EVERY)
-        what = f"a walk over all of {number(contacts)} contacts, every {WHOLE_EVERY.days} days"
-        told(f"| {what} | {shown(of_contact)} a contact | {number(a_month)} |")
-        usd = (timers + a_month) * USD_A_MILLION / 1e6
-        told(f"| **together**, {number(contacts)} contacts: {usd:.2f} USD | | {number(timers + a_month)} |")
-        assert usd < 1
-
-
-async def of_one_contact(application: Wired, simulation: Simulation) -> Operations:
-    """What a walk over all asks for each contact: what it asks for twice as many is linear in them."""
-    simulation.taken()
-    progress = await healing_of(application).rebuild(lambda _: None)
-    assert progress.last_counts == Counts(entries=2 * LISTED, sources=2 * LISTED)
-    once = Counter({"read": 1, "write": 1})  # of a run: the progress, a claim
-    return Counter(
-        {kind: round(count / 2 / LISTED, 3) for kind, count in (simulation.taken() - once).items()}
-    )
 
 
 async def test_the_cost_of_an_applied_event_is_documented(

@@ -112,20 +112,6 @@ async def desk(request: pytest.FixtureRequest, cosmos: Server) -> AsyncIterator[
             yield desk
 
 
-async def test_events_are_applied_once_in_order_and_gaps_healed_from_documents(desk: Desk) -> None:
-    await desk.book()
-    assert (await desk.handle(1)).because is HealReason.NEW
-    assert await desk.entry() == (1, 1)
-    await desk.move()
-    assert (await desk.handle(2)).because is None
-    assert await desk.handle(2) == Complete(SkipReason.APPLIED_BEFORE)
-    await desk.move("BookingMoved", "BookingMoved")
-    await desk.move()
-    assert (await desk.handle(5)).because is HealReason.GAP
-    assert await desk.entry() == (5, 4)
-    assert await desk.handle(3) == Complete(SkipReason.APPLIED_BEFORE)
-
-
 async def test_a_missing_document_is_looked_for_consistently_in_each_partition(desk: Desk) -> None:
     await desk.book()
     source = desk.model.inbox.source

@@ -15,7 +15,7 @@ from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.kernel.loops import LogThrottle
 from cosmos_outbox.operations.relay_status import LeaseState, RelayObserver
 from cosmos_outbox.outbox.errors import FailureReason
-from devstack.testing import Service, eventually
+from devstack.testing import Service
 from tests.support.azure import CONTACTS, LEASES, contacts_database, cosmos_connection
 from tests.support.emulators import Gap
 from tests.support.feed import event_document
@@ -133,24 +133,6 @@ async def test_a_lease_shows_whether_somebody_works_on_it(observer: RelayObserve
     later = replace(observer, clock=lambda: utc_now() + timedelta(seconds=60))
     [lease] = (await later.status()).leases
     assert lease.held is LeaseState.BY_SILENT
-
-
-@pytest.mark.known_gap(Gap.CHANGE_FEED)
-async def test_the_average_age_is_between_the_newest_and_the_oldest(observer: RelayObserver) -> None:
-    await eventually(lambda: older_than(observer, 2))
-    for sequence in range(2, 12):
-        await observer.feed.create_item({**event_document("a", sequence), "ttl": 1000})
-    [lease] = (await observer.status()).leases
-    assert lease.oldest_waiting_seconds is not None
-    assert lease.average_waiting_seconds is not None
-    assert lease.average_waiting_seconds < lease.oldest_waiting_seconds / 2 + 1
-    assert (await observer.status()).average_waiting_seconds == pytest.approx(
-        lease.average_waiting_seconds, abs=2
-    )
-
-
-async def older_than(observer: RelayObserver, seconds: int) -> bool:
-    return await observer.oldest_waiting_seconds() > seconds
 
 
 async def test_a_store_that_is_away_holds_up_no_relay_that_keeps_its_failure(cosmos_server: Service) -> None:

@@ -14,12 +14,10 @@ from cosmos_outbox import (
     HttpApi,
     Named,
     Names,
-    NoSource,
     Origin,
     Service,
     TolerantReader,
 )
-from cosmos_outbox.errors import AlreadyExists, PreconditionFailed, Throttled
 from cosmos_outbox.testing import InMemory, in_memory, message
 from examples.subscriber.sqlite_store import SqliteFile
 from tests.testing.bookings import Row, project, row_of
@@ -45,44 +43,6 @@ async def book() -> str | None:
         tx.create(NEW)
         tx.event("BookingMade", of=("booking", "b-1"), data={"seats": 1})
     return tx.etag("b-1")
-
-
-async def moved_with_a_note(etag: str) -> None:
-    async with tenants().outbox.transaction(KEY) as tx:
-        tx.create({**NEW, "id": "note-1", "type": "note"})
-        tx.replace({**NEW, "lastSequence": 1}, if_match=etag)
-        tx.event("BookingMoved", of=("booking", "b-1"))
-
-
-async def test_documents_and_events_of_ones_own_are_stored_together(memory: InMemory) -> None:
-    etag = await book()
-    stored = memory.read("b-1", KEY)
-    assert stored is not None
-    assert (stored["_etag"], stored["seats"], stored["lastSequence"]) == (etag, 1, 1)
-    async with tenants().outbox.transaction(KEY) as tx:
-        tx.replace(stored | {"seats": 2}, if_match=stored["_etag"])
-        tx.event("BookingMoved", of=("booking", "b-1"))
-    assert [(event.action, event.sequence) for event in memory.events] == [
-        ("BookingMade", 1),
-        ("BookingMoved", 2),
-    ]
-    assert memory.events[0].correlation_id == "request-1"
-
-
-async def test_a_transaction_is_refused_whole(memory: InMemory) -> None:
-    etag = await book()
-    with pytest.raises(AlreadyExists):
-        await book()
-    stored = await memory.put({**NEW, "seats": 7, "lastSequence": 1})
-    assert stored != etag
-    with pytest.raises(PreconditionFailed):
-        await moved_with_a_note(str(etag))
-    assert memory.read("note-1", KEY) is None
-    memory.faults.throttled()
-    with pytest.raises(Throttled):
-        async with tenants().outbox.transaction(KEY) as tx:
-            tx.upsert({**NEW, "id": "note-1", "type": "note"})
-    assert [event.sequence for event in memory.events] == [1]
 
 
 class Seats(TolerantReader):
@@ -126,18 +86,6 @@ asking = Service("asking", publishes=False, store=STORE)
 asked = asking.read_model("asked", of="booking", form=FORM, project=project, state_of=row_of, source=api)
 
 
-def first(event: Event) -> Row:
-    return row_of(event.data)
-
-
-def every(row: Row, event: Event) -> After[Row]:
-    return project(row, event) or After(row)
-
-
-blind = Service("blind", publishes=False, store=STORE)
-alone = blind.read_model("alone", of="booking", form=FORM, project=every, first=first, source=NoSource())
-
-
 def moved(sequence: int, seats: int) -> Any:
     return message(("booking", "7"), "SeatsChanged", sequence, data={"seats": seats})
 
@@ -162,16 +110,3 @@ async def test_a_subscriber_asks_its_publisher_for_what_it_missed() -> None:
         entry = await memory.entry(asked, "7")
         assert entry is not None
         assert entry.deleted
-
-
-async def test_a_subscriber_that_may_ask_nobody_waits_for_what_it_missed() -> None:
-    created = message(("booking", "7"), "BookingCreated", 1, data={"title": "A table", "seats": 1})
-    async with in_memory(blind) as memory:
-        [record] = await memory.deliver(moved(2, 2))
-        assert "publish the events of that time again" in record.reason
-        assert await memory.deliver(created) == []
-        await memory.upkeep()
-        assert await memory.set_aside() == []
-        entry = await memory.entry(alone, "7")
-        assert entry is not None
-        assert (entry.state, entry.last_sequence) == (Row(title="A table", seats=2), 2)

@@ -141,10 +141,10 @@ async def test_sends_are_measured_and_failed_ones_counted_by_their_error(
 
 
 def test_the_gauges_of_the_relay_are_reported_as_they_were_set(recorded: Recorded) -> None:
-    one = LeaseStatus("0", "o", 12, 61, 0.25, average_waiting_seconds=20.5)
+    one = LeaseStatus("0", "o", 12, 61, 0.25)
     report(RelayStatus([one, LeaseStatus("1", None, 0, None, 0.0)], [], Counter()))
-    values = [12, 61, 20.5, 0.25]
-    names = ("backlog", "oldest_waiting", "average_waiting", "ttl_used")
+    values = [12, 61, 0.25]
+    names = ("backlog", "oldest_waiting", "ttl_used")
     assert [recorded.gauge(f"outbox.relay.{name}") for name in names] == values
 
 

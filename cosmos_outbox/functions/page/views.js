@@ -19,8 +19,7 @@ function showRelay(relay) {
   write(find("tile-backlog"), relay.leases.length ? count(backlog) : "–");
   write(find("tile-oldest"), oldest < 0 ? "nothing" : span(oldest));
   mood(find("tile-oldest"), moodOfShare(used));
-  const average = relay.averageWaitingSeconds === null ? "" : `, ${span(relay.averageWaitingSeconds)} on average`;
-  write(find("tile-ttl"), oldest < 0 ? "" : `${share(used)} of the TTL used${average}`);
+  write(find("tile-ttl"), oldest < 0 ? "" : `${share(used)} of the TTL used`);
   const parked = Object.entries(relay.parkedAggregates);
   write(find("tile-parked"), count(relay.parkedEvents));
   mood(find("tile-parked"), relay.parkedEvents ? "bad" : null);
