@@ -72,9 +72,9 @@ def test_a_broken_promise_is_printed_at_the_end_with_the_log(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _ends_with(monkeypatch, None) == 1
-    told = capsys.readouterr()
-    assert told.out.splitlines()[-2:] == ["   BROKEN that one does not", "1 of 2 promises held."]
-    assert told.err == "cosmos     | what the service logged\n"
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[-2:] == ["   BROKEN that one does not", "1 of 2 promises held."]
+    assert printed.err == "cosmos     | what the service logged\n"
 
 
 def test_a_story_that_breaks_off_is_a_broken_promise(

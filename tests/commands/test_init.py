@@ -73,11 +73,11 @@ async def test_a_service_runs_at_once_and_operators_reach_it(
         ]
         settings = {"COSMOS": cosmos_connection(ports[0]), "SERVICEBUS": servicebus_connection(ports[1])}
         file = "local.settings.sample.json"
-        told = run(
+        listed = run(
             folder, "-m", "cosmos_outbox", "events", "booking", booking["id"], "--settings", file, **settings
         )
-        assert (told.returncode, told.stderr) == (0, "")
-        assert "1: BookingCreated at " in told.stdout
+        assert (listed.returncode, listed.stderr) == (0, "")
+        assert "1: BookingCreated at " in listed.stdout
         # -P: as the installed command, which does not look for modules where it stands
         status = run(folder, "-P", "-m", "cosmos_outbox", "status", **settings)
         assert (status.returncode, status.stdout.splitlines()[0]) == (0, "bookings: all is well"), (
@@ -105,8 +105,10 @@ async def test_a_fastapi_program_runs_at_once(tmp_path: Path) -> None:
         )
 
         def published() -> bool:
-            told = run(tmp_path / "it", "-m", "cosmos_outbox", "events", "booking", booking["id"], **settings)
-            return "1: BookingCreated" in told.stdout and ": sent" in told.stdout
+            listed = run(
+                tmp_path / "it", "-m", "cosmos_outbox", "events", "booking", booking["id"], **settings
+            )
+            return "1: BookingCreated" in listed.stdout and ": sent" in listed.stdout
 
         await eventually(published)
     finally:
@@ -203,7 +205,7 @@ def test_the_aggregate_is_called_after_the_service(name: str, one: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "aggregate", "told"),
+    ("name", "aggregate", "refusal"),
     [
         ("Bookings", "Booking", "cannot name a service"),
         ("room_bookings", "Booking", "cannot name a service"),
@@ -214,8 +216,8 @@ def test_the_aggregate_is_called_after_the_service(name: str, one: str) -> None:
         ("classes", "Class", "would hide another module"),
     ],
 )
-def test_a_name_that_cannot_be_used_is_refused(name: str, aggregate: str, told: str) -> None:
-    with pytest.raises(Unusable, match=re.escape(told)):
+def test_a_name_that_cannot_be_used_is_refused(name: str, aggregate: str, refusal: str) -> None:
+    with pytest.raises(Unusable, match=re.escape(refusal)):
         Words(name, aggregate)
 
 

@@ -147,8 +147,8 @@ class ServiceBusBroker:
     @asynccontextmanager
     async def away(self) -> AsyncIterator[Publisher]:
         connection = servicebus_connection(self.topic.service)
-        nowhere = connection.replace(f":{self.topic.service.port};", ":1;")
-        async with servicebus_client(Connection(nowhere), None, retries=0) as client:
+        closed_port = connection.replace(f":{self.topic.service.port};", ":1;")
+        async with servicebus_client(Connection(closed_port), None, retries=0) as client:
             publisher = _to(client, "topic")
             yield publisher
             await publisher.close()
@@ -188,8 +188,8 @@ class StorageQueueBroker:
 
     @asynccontextmanager
     async def away(self) -> AsyncIterator[Publisher]:
-        nowhere = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:1", self.account)
-        async with queue_service(Connection(connection_string=nowhere), None) as client:
+        closed_port = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:1", self.account)
+        async with queue_service(Connection(connection_string=closed_port), None) as client:
             yield _to_queue(client, self.queue)
 
 

@@ -130,7 +130,7 @@ class CosmosInMemory:
 
     @property
     def address(self) -> str:
-        """What a client is told."""
+        """The answer to a client."""
         return f"https://cosmos.invalid:{self.port}/"
 
     @property
@@ -244,7 +244,7 @@ class _ToTheManagement(administration.PlainHttpTransport):
 
 @asynccontextmanager
 async def servicebus_in_memory(loop: MemoryLoop) -> AsyncIterator[ServiceInMemory]:
-    """A broker of one test's own. Clocks show the loop's time meanwhile."""
+    """A broker of one test's own. While it runs, clocks show the loop's time."""
     servicebus_clock.install()
     async with AsyncExitStack() as opened:
         clock = opened.enter_context(_clocks(loop))

@@ -54,7 +54,7 @@ async def test_a_claim_about_to_expire_is_not_used_and_an_expired_one_is_remade(
 
 
 class Faulty(Container):
-    """Refuses creations, loses answers to them, and reads as told."""
+    """Refuses creations, loses answers to them, and reads as the test asks."""
 
     refused = 0
     lost = 0

@@ -1,4 +1,4 @@
-"""What is due happens once, whatever is lost and whoever looks, and not when the aggregate has changed before.
+"""What is due happens once, whatever is lost and whichever process looks, and not if the aggregate changed before.
 
 The rules are named in ``cosmos_outbox/cosmos/aggregates/deadlines.py`` and in decision 26.
 """
@@ -28,7 +28,7 @@ from tests.support.azure import CONTACTS, contacts_database
 from tests.support.emulators import Gap
 from tests.support.losses import EACH_LOSS, Failing, Fate, Loss, ProcessDied
 from tests.support.offers import LATER, NOON, Offer, Offers, PatientOffer, Refused, aggregates_over
-from tests.support.reactions import LIVES, CutOff, Heap, no_loss, told
+from tests.support.reactions import LIVES, CutOff, Heap, message_for, no_loss
 from tests.support.telemetry import Recorded, recording
 
 pytestmark = pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
@@ -245,7 +245,7 @@ async def test_a_reactions_delayed_step_is_a_deadline_that_a_change_cancels(
     lifetimes, order = Lifetimes(600, 600, int(LIVES.total_seconds())), InOrder.ANY
     reactions = CosmosReactions(container, Offer, "later", order, lifetimes, OnCommit())
     inbox = ReactionInbox(reactions, lambda _: name, make)
-    first, second = told(name, "a"), told(name, "b", 2)
+    first, second = message_for(name, "a"), message_for(name, "b", 2)
     for message in (first, second, first, second):
         await inbox.handle(message)
     document = await offers.document(name)

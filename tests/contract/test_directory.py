@@ -477,8 +477,8 @@ async def test_unreadable_entries_are_healed_by_an_event_and_by_a_walk(
     here: Process, caplog: pytest.LogCaptureFixture
 ) -> None:
     old = CosmosEntries(here.entries.container, OLD_FORM, deleted_ttl_seconds=600)
-    told, silent = [await here.create() for _ in range(2)]
-    for contact_id in (told, silent):
+    described, silent = [await here.create() for _ in range(2)]
+    for contact_id in (described, silent):
         state = OldEntry(email="johndoe@contoso.com")
         [created] = await here.events(contact_id)
         await old.put(key_of(contact_id), Entry(1, created.id, state), Stamp(NOON, None), over=None)
@@ -489,8 +489,8 @@ async def test_unreadable_entries_are_healed_by_an_event_and_by_a_walk(
     [created] = await here.events(silent)
     await here.inbox.handle(created)
     assert here.inbox.counts == {SkipReason.APPLIED_BEFORE: 1}
-    await here.describe(told, email="jane@contoso.com")
-    await here.inbox.handle((await here.events(told))[-1])
+    await here.describe(described, email="jane@contoso.com")
+    await here.inbox.handle((await here.events(described))[-1])
     assert here.inbox.counts[HealReason.FORM] == 1
     progress = await healing_of(here, []).rebuild(lambda _: None)
     assert progress.last_counts == Counts(entries=2, sources=2, rewritten=1)

@@ -71,7 +71,7 @@ class Story:
         )
         self.retrier = Retrier(reading, inbox.handle, records, LIVES, clock, inbox)
 
-    async def tell(self) -> None:
+    async def play(self) -> None:
         for number, each in enumerate([*self.events, replace(self.events[0], republished=True)]):
             message = delivery(each, number)
             await self.until_done(lambda message=message: self.receiver.receive(message))  # type: ignore[misc]
@@ -144,7 +144,7 @@ async def test_any_lost_write_leaves_the_effects_in_order(
     while struck:
         write += 1
         story = make(repeatable=repeatable, fate=Fate(loss, write))
-        await story.tell()
+        await story.play()
         struck = story.fate.struck
         await story.check()
         assert bool(story.deaths) == (struck and loss in DIES)
@@ -178,7 +178,7 @@ async def test_a_process_that_dies_at_any_await_leaves_none_out(
             died, story.deaths = True, 1
             story.start()
             story.clock.now += OLD
-        await story.tell()
+        await story.play()
         await story.check()
         at += 1
     assert at >= 5, "each await of a message: two looks, two renewed tokens, the record"

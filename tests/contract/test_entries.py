@@ -79,7 +79,7 @@ async def test_the_inbox_over_it_applies_each_event_once(
 async def test_an_entry_without_a_newer_schemas_text_is_in_no_list_sorted_by_it(
     listed: tuple[Entries[Thing], Listing[Thing]],
 ) -> None:
-    """Until it is written again; a page that ended with it would have no end to tell."""
+    """Until it is written again; a page that ended with it would have no end to name."""
     entries, listing = listed
     before = replace(entries, form=EntrySchema(Thing, search={}, sorted_by=[]))  # type: ignore[type-var]  # a dataclass
     for number, form in enumerate((before, entries, before, entries)):

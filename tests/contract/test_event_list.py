@@ -144,7 +144,7 @@ async def test_an_event_waits_until_the_lease_has_passed_it(world: World) -> Non
     assert states(before) == {
         2: EventState.UNKNOWN,
         1: EventState.UNKNOWN,
-    }, "no relay was ever started, so no lease tells anything"
+    }, "no relay was ever started, so no lease says anything"
 
     await world.forward()
     passed = await world.page()

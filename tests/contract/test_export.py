@@ -136,9 +136,9 @@ def test_an_unreachable_endpoint_is_logged_once_a_minute_and_delays_no_end() -> 
             OTEL_BSP_SCHEDULE_DELAY="200",
             OTEL_EXPORTER_OTLP_TIMEOUT="1",
         )
-    told = [line for line in ended.err.splitlines() if line.strip()]
-    assert 1 <= len(told) <= 2, f"one for each library: {told}"
-    assert all(line.startswith("WARNING:cosmos_outbox.telemetry.export:telemetry: ") for line in told)
+    logged = [line for line in ended.err.splitlines() if line.strip()]
+    assert 1 <= len(logged) <= 2, f"one for each library: {logged}"
+    assert all(line.startswith("WARNING:cosmos_outbox.telemetry.export:telemetry: ") for line in logged)
 
 
 @pytest.mark.parametrize("who", ["metrics", pytest.param("trace", marks=pytest.mark.long)])
@@ -197,7 +197,7 @@ async def asked(port, path):
     writer.close()
     return answer
 
-class Told(logging.Handler):
+class PortOfProbes(logging.Handler):
     def emit(self, record):
         self.port = record.args[1]
 
@@ -207,10 +207,10 @@ async def scraped():
         work()
         report(RelayStatus([LeaseStatus("0", "o", 3, 61, 0.1)], [], Counter()))
         health = health_of(application, asyncio.Event())
-        told = Told()
-        logging.getLogger("cosmos_outbox.worker.probes").addHandler(told)
+        seen = PortOfProbes()
+        logging.getLogger("cosmos_outbox.worker.probes").addHandler(seen)
         async with probes.answered(probes.Address("127.0.0.1", 0), health):
-            print(await asked(told.port, "/metrics"))
+            print(await asked(seen.port, "/metrics"))
 
 asyncio.run(scraped())
 """

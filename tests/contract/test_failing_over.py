@@ -1,4 +1,4 @@
-"""A region that takes no writes for a while, and answers that do not tell of which state they are: nothing is lost.
+"""A region that takes no writes for a while, and answers that do not say which state they are of: nothing is lost.
 
 Both come from the service itself here, through the SDK with its own repetitions. All replicas lag as far as they may.
 """

@@ -26,7 +26,7 @@ NOT_FOUND = object()
 
 @dataclass
 class Publisher:
-    """Answers what it is told, and notes what it was asked."""
+    """Answers as the test asks, and notes what it was asked."""
 
     answer: tuple[int, Any] = (404, NOT_FOUND)
     newest: tuple[int, Any] | None = None

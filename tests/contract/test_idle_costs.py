@@ -51,8 +51,7 @@ from tests.support.contacts import DETAILS, ORIGIN
 from tests.support.functions import functions
 from tests.support.inbox import delivery, read
 from tests.support.paths import ROOT
-from tests.support.reactions import Heap, Heaps
-from tests.support.reactions import told as marking
+from tests.support.reactions import Heap, Heaps, message_for
 from tests.support.use_cases import contacts_of, healing_of, read_model_of, subscriber_of, wire
 
 pytestmark = pytest.mark.needs_a_socket("a proxy that counts")
@@ -271,14 +270,14 @@ async def test_at_rest_the_timers_cost_the_documented_ru_for_any_contact_count(
     application: Wired, simulation: Simulation, monkeypatch: pytest.MonkeyPatch, contacts: int, hours: int
 ) -> None:
     await filled(application, simulation, contacts)
-    assert_timers_told(await rested(application, simulation, monkeypatch, hours), hours)
+    assert_timers_shown(await rested(application, simulation, monkeypatch, hours), hours)
 
 
-def assert_timers_told(asked: Mapping[str, Operations], hours: int) -> None:
+def assert_timers_shown(asked: Mapping[str, Operations], hours: int) -> None:
     for name, operations in asked.items():
         runs = runs_of(name, hours)
         took = runs * timedelta(minutes=TIMERS[name])
-        assert_told(f"`{name}`, every {TIMERS[name]} min", operations, runs, took)
+        assert_shown(f"`{name}`, every {TIMERS[name]} min", operations, runs, took)
 
 
 async def test_the_cost_of_an_applied_event_is_documented(
@@ -311,7 +310,7 @@ async def test_the_cost_of_an_applied_event_is_documented(
     ]:
         await inbox.handle(event)
         asked = simulation.taken()
-        told(f"| {what} | {shown(asked)} | {charge(asked):.2f} |")
+        show_row(f"| {what} | {shown(asked)} | {charge(asked):.2f} |")
 
 
 @pytest.mark.long
@@ -347,10 +346,10 @@ async def test_the_cost_of_an_effect_is_documented(application: Wired, simulatio
     ]:
         await receiver.receive(delivery(event))
         asked = simulation.taken()
-        told(f"| {what} | {shown(asked) or 'none'} | {charge(asked):.2f} |")
+        show_row(f"| {what} | {shown(asked) or 'none'} | {charge(asked):.2f} |")
         if what == "with an effect":
             usd = charge(asked) * USD_A_MILLION
-            told(f"A million events with an effect are {usd:.2f} USD")
+            show_row(f"A million events with an effect are {usd:.2f} USD")
     assert asked_for == [1, 1]
 
 
@@ -367,23 +366,23 @@ async def test_the_cost_of_a_reaction_is_documented(
     client = application.outbox.container("contacts")._client
     heaps = Heaps(client, (application.outbox.settings.cosmos_database, "contacts"), order)
     name, inbox = await heaps.made(), heaps.instance()
-    await inbox.handle(marking(name, "before", 1))
-    first = marking(name, "first", 2)
+    await inbox.handle(message_for(name, "before", 1))
+    first = message_for(name, "first", 2)
     simulation.taken()
     await inbox.handle(first)
     asked = simulation.taken()
-    told(f"| {what} | {shown(asked)} | {charge(asked):.2f} |")
+    show_row(f"| {what} | {shown(asked)} | {charge(asked):.2f} |")
     if order is InOrder.ANY:
         await heaps.change(name, Heap.close)
         for event, row in [
-            (marking(name, "late", 3), "changes nothing, or refuses"),
+            (message_for(name, "late", 3), "changes nothing, or refuses"),
             (first, "the same once more"),
         ]:
             simulation.taken()
             with suppress(ReactionRefused):
                 await inbox.handle(event)
             asked = simulation.taken()
-            told(f"| {row} | {shown(asked)} | {charge(asked):.2f} |")
+            show_row(f"| {row} | {shown(asked)} | {charge(asked):.2f} |")
 
 
 async def test_the_cost_of_a_read_is_documented(application: Wired, simulation: Simulation) -> None:
@@ -405,7 +404,7 @@ async def test_the_cost_of_a_read_is_documented(application: Wired, simulation: 
         answer = await testing.call(app, "GET", path)
         assert answer.status_code == 200, answer.get_body()
         asked = simulation.taken()
-        told(f"| {what} | {shown(asked)} | {charge(asked):.2f} |")
+        show_row(f"| {what} | {shown(asked)} | {charge(asked):.2f} |")
 
 
 @pytest.mark.long
@@ -420,11 +419,11 @@ async def test_what_the_workers_do_beside_is_documented(
         await application.operator.parking.upkeep()
         await application.operator.observer.measure()
     minutes = timedelta(minutes=3)
-    assert_told("each relay worker, every minute", simulation.taken(), 3, minutes)
+    assert_shown("each relay worker, every minute", simulation.taken(), 3, minutes)
     monkeypatch.setattr(DeadLetters, "collect", nothing_collected)
     for _ in range(3):
         await subscriber_of(application).watch()
-    assert_told("each subscriber worker, every minute", simulation.taken(), 3, minutes)
+    assert_shown("each subscriber worker, every minute", simulation.taken(), 3, minutes)
     await application.check()
     assert simulation.taken()["write"] == 3, (
         "once for each process: the store is asked whether it heeds If-Match"
@@ -442,18 +441,18 @@ def test_the_timers_of_the_functions_plan_are_documented_too() -> None:
         for name, count in runs.items()
     )
     gigabytes = 2 * seconds
-    told(f"{number(sum(runs.values()))} executions a month")
-    told(f"{number(seconds)} s \N{MULTIPLICATION SIGN} 2 GB = {number(gigabytes)} GB-s")
-    told(f"\N{MULTIPLICATION SIGN} 0.000026 = {(gigabytes - 100_000) * 0.000026:.2f} USD")
-    told(f"{number(gigabytes / 4)} GB-s, which is free")
+    show_row(f"{number(sum(runs.values()))} executions a month")
+    show_row(f"{number(seconds)} s \N{MULTIPLICATION SIGN} 2 GB = {number(gigabytes)} GB-s")
+    show_row(f"\N{MULTIPLICATION SIGN} 0.000026 = {(gigabytes - 100_000) * 0.000026:.2f} USD")
+    show_row(f"{number(gigabytes / 4)} GB-s, which is free")
 
 
-def assert_told(what: str, operations: Operations, runs: int, took: timedelta) -> None:
+def assert_shown(what: str, operations: Operations, runs: int, took: timedelta) -> None:
     of_a_run = Counter({kind: round(count / runs, 3) for kind, count in operations.items()})
-    told(f"| {what} | {shown(of_a_run)} | {number(charge(operations) * (MONTH / took))} |")
+    show_row(f"| {what} | {shown(of_a_run)} | {number(charge(operations) * (MONTH / took))} |")
 
 
-def told(line: str) -> None:
+def show_row(line: str) -> None:
     assert line in PAGE, f"docs/operate/costs.md, At rest: write {line}"
 
 

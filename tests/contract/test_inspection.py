@@ -1,4 +1,4 @@
-"""What an inspection tells of an account that refuses, fails or says nothing readable; nothing stays open behind it."""
+"""An inspection reports an account that refuses, fails or answers unreadably, and leaves nothing open."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -88,10 +88,10 @@ async def test_a_container_is_reported_as_it_is_deployed(
     }
     key = PartitionKey(["/tenantId", "/bookingId"], kind="MultiHash")
     none: dict[str, Any] = {"indexingMode": "none", "automatic": False}
-    await database.create_container("told", key, default_ttl=60, indexing_policy=policy)
+    await database.create_container("inspected", key, default_ttl=60, indexing_policy=policy)
     await database.create_container("not indexed", PartitionKey("/partitionKey"), indexing_policy=none)
     async with inspecting(cosmos_server, database.id) as inspection:
-        found = await inspection.container("told")
+        found = await inspection.container("inspected")
         bare = await inspection.container("not indexed")
         assert await inspection.container("no-such") is None
         assert not closed
@@ -174,16 +174,19 @@ async def test_access_to_items_is_tried_by_a_read_and_by_a_write(
     assert [item async for item in database.get_container_client(CONTACTS).read_all_items()] == []
 
 
-TOLD = datetime(2026, 3, 1, 12, tzinfo=UTC)
+ANSWERED = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
     ("headers", "ahead"),
     [
-        ({"Date": format_datetime(TOLD + timedelta(seconds=90), usegmt=True)}, timedelta(seconds=90)),
-        ({"date": format_datetime(TOLD - timedelta(hours=1), usegmt=True), "x": "y"}, timedelta(hours=-1)),
+        ({"Date": format_datetime(ANSWERED + timedelta(seconds=90), usegmt=True)}, timedelta(seconds=90)),
+        (
+            {"date": format_datetime(ANSWERED - timedelta(hours=1), usegmt=True), "x": "y"},
+            timedelta(hours=-1),
+        ),
         ({"Date": "no date"}, None),
-        ({"x-ms-date": format_datetime(TOLD, usegmt=True)}, None),
+        ({"x-ms-date": format_datetime(ANSWERED, usegmt=True)}, None),
         ({}, None),
         (None, None),
     ],
@@ -195,7 +198,7 @@ async def test_how_far_the_clock_is_off_is_known_from_an_answers_date(
     ahead: timedelta | None,
 ) -> None:
     monkeypatch.setattr(CosmosClient, "__aenter__", raising(answer(403, headers)))
-    inspection = inspecting(cosmos_server, "any", clock=lambda: TOLD)
+    inspection = inspecting(cosmos_server, "any", clock=lambda: ANSWERED)
     with pytest.raises(Denied):
         async with inspection:
             pytest.fail("it was not entered")

@@ -102,7 +102,7 @@ class Instances(Heaps):
                 pass
         raise AssertionError("never answered")
 
-    async def told(self, asking: Asking) -> int | str:
+    async def answer_to(self, asking: Asking) -> int | str:
         """What the caller hears in the end: the sequence of the change, or why there is none."""
         try:
             return (await self.until_answered(asking)).sequence
@@ -430,7 +430,7 @@ async def test_losing_each_race_is_a_conflict_unless_the_duplicate_won(heaps: In
 
 
 async def test_nothing_is_sent_later_than_the_longest_request(heaps: Instances) -> None:
-    """deadline: the duplicate's record may have expired meanwhile."""
+    """deadline: the duplicate's record may have expired by then."""
     late = [0.0]
     slow = replace(SYSTEM, monotonic=lambda: SYSTEM.monotonic() + late[0])
 

@@ -28,7 +28,7 @@ from tests.support.emulators import Gap
 
 
 class Fragile(Container):
-    """The container of the contacts. The next batches that create something meet what is told."""
+    """The container of the contacts. The next batches that create something meet what the test asks for."""
 
     before: list[Callable[[], Awaitable[None]]]
     after: list[Callable[[], Awaitable[None]]]
@@ -184,7 +184,7 @@ async def test_a_lost_answer_is_not_asked_for_again_after_the_longest_request(
 async def test_a_process_stopped_in_the_pause_before_a_retry_sends_nothing_more(
     store: CosmosStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its claim may have expired meanwhile: another request has made another contact under the same key."""
+    """Its claim may have expired by then: another request has made another contact under the same key."""
     store, sent, ahead = instance(store), list[str](), 0.0
     sleep = asyncio.sleep
 

@@ -127,17 +127,17 @@ async def test_an_operator_discards_a_blocking_event_and_replays_those_behind_it
     older = await call("list_events", query="before=2", type="person", id=person)
     assert [each["sequence"] for each in older["items"]] == [1], "what is below the second one"
 
-    told = await call("retry_stuck", {}, status=409, id=behind["id"])
-    assert "made-by-hand" in told["detail"], "it is in the way"
+    answer = await call("retry_stuck", {}, status=409, id=behind["id"])
+    assert "made-by-hand" in answer["detail"], "it is in the way"
     reason = {"reason": "made by hand"}
-    told = await call("discard_stuck", reason, status=409, id=behind["id"])
-    assert "made-by-hand" in told["detail"], "that one is in the way"
+    answer = await call("discard_stuck", reason, status=409, id=behind["id"])
+    assert "made-by-hand" in answer["detail"], "that one is in the way"
     await call("discard_stuck", {"reason": " "}, status=400, id=bad["id"])
     assert await call("discard_stuck", reason, status=204, id=bad["id"]) is None
     [given_up] = (await call("list_stuck", query="state=discarded"))["items"]
     assert (given_up["id"], given_up["discardReason"]) == (bad["id"], "made by hand")
-    told = await call("retry_stuck", {}, id=behind["id"])
-    assert told == {"retried": 2, "remaining": False}
+    answer = await call("retry_stuck", {}, id=behind["id"])
+    assert answer == {"retried": 2, "remaining": False}
     assert await day.sent(person, count=3) == [
         "PersonAddedEvent",
         "EventDiscarded",

@@ -31,7 +31,7 @@ AS_REWRITTEN = "2024-05-01T08:00:00+00:00"
 
 
 class Counting(Container):
-    """Counts reads, and fails as told."""
+    """Counts reads, and fails as the test asks."""
 
     reads = 0
     failures: Sequence[Kind] = ()
@@ -137,7 +137,9 @@ async def test_a_document_without_a_digest_is_read_again_and_published_as_read(
     await store.container.execute(item["partitionKey"], [Write.upsert(old)])
     [event] = await originals.verify([delivered(rewritten(old))])
     assert description(event) == DATE
-    assert event.document["digest"] == digest(old), "should it be parked, it can be told from a rewritten one"
+    assert event.document["digest"] == digest(old), (
+        "should it be parked, it can be distinguished from a rewritten one"
+    )
 
 
 async def test_a_broken_document_is_read_again_since_the_host_may_have_broken_it(

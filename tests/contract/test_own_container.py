@@ -22,7 +22,7 @@ from cosmos_outbox.outbox.errors import (
 from devstack.testing import Service as Server
 from tests.contract.test_transactions import LOST, flaky
 from tests.support.emulators import Gap
-from tests.support.own import BOOKINGS, HIERARCHICAL, NESTED, NOWHERE, TENANT, World, world_of
+from tests.support.own import BOOKINGS, HIERARCHICAL, NESTED, TENANT, UNREACHABLE, World, world_of
 
 KINDS = {"one path": TENANT, "hierarchical": HIERARCHICAL, "nested": NESTED}
 
@@ -49,9 +49,9 @@ async def refusing(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
         raise AssertionError("something was sent")
 
     monkeypatch.setattr(Container, "execute", sent)
-    wired = TENANT.wire(NOWHERE)
+    wired = TENANT.wire(UNREACHABLE)
     async with wired.resources:
-        yield World(TENANT, wired, wired.outbox.feed, NOWHERE)
+        yield World(TENANT, wired, wired.outbox.feed, UNREACHABLE)
 
 
 Step = Callable[[Transaction], object]

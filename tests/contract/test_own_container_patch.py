@@ -10,7 +10,7 @@ from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.outbox.errors import AlreadyExists, OutcomeUnknown, PreconditionFailed, Unpublishable
 from devstack.testing import Service as Server
 from tests.support.emulators import Gap
-from tests.support.own import BOOKINGS, HIERARCHICAL, NESTED, NOWHERE, TENANT, World, world_of
+from tests.support.own import BOOKINGS, HIERARCHICAL, NESTED, TENANT, UNREACHABLE, World, world_of
 
 KINDS = {"one path": TENANT, "hierarchical": HIERARCHICAL, "nested": NESTED}
 BATCHES = {"container": BOOKINGS, "operation": "batch"}
@@ -48,9 +48,9 @@ async def refusing(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
         raise AssertionError("something was sent")
 
     monkeypatch.setattr(Container, "execute", sent)
-    wired = NESTED.wire(NOWHERE)
+    wired = NESTED.wire(UNREACHABLE)
     async with wired.resources:
-        yield World(NESTED, wired, wired.outbox.feed, NOWHERE)
+        yield World(NESTED, wired, wired.outbox.feed, UNREACHABLE)
 
 
 async def test_a_patch_is_stored_with_the_events_and_documents_beside_it(world: World) -> None:
@@ -68,8 +68,8 @@ async def test_a_patch_is_stored_with_the_events_and_documents_beside_it(world: 
     stored = await world.read("n-1")
     assert tx.etag("n-1") == stored["_etag"]
     assert tx.etag("b-1") == (await world.read("b-1"))["_etag"]
-    told = {name: stored[name] for name in ("count", "old", "text", "moved") if name in stored}
-    assert told == {"count": 5, "moved": {"a": [1]}}
+    fields = {name: stored[name] for name in ("count", "old", "text", "moved") if name in stored}
+    assert fields == {"count": 5, "moved": {"a": [1]}}
     assert sorted(event["data"]["action"] for event in await world.events()) == ["BookingMade", "Noted"]
 
 
@@ -165,7 +165,7 @@ async def shaky(cosmos: Server) -> AsyncIterator[World]:
 async def test_a_patch_whose_answer_is_lost_is_stored_once(
     cosmos: Server, shaky: World, operation: dict[str, Any], throttled: int
 ) -> None:
-    """Repeated, a removal is invalid and an increment is not: only the event tells that it was stored."""
+    """Repeated, a removal is invalid and an increment is not: only the event shows that it was stored."""
     await cosmos.faults.add("drop-after-commit", count=1, **BATCHES)
     if throttled:
         await cosmos.faults.add("throttle", count=throttled, retryAfterMs=10, **BATCHES)

@@ -72,7 +72,7 @@ class Desk(World):
         return read.entry.last_sequence, None if read.entry.deleted else read.entry.state.seats
 
     async def event(self, sequence: int, booking: str = "b-1") -> Event:
-        """A stored event, as its message tells it."""
+        """A stored event, as its message holds it."""
         [item] = [
             item
             for item in await self.events()

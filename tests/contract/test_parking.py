@@ -241,17 +241,17 @@ async def test_a_gone_or_discarded_event_is_not_discarded_at_the_newest_version(
     world = World(cosmos_lot, BusPublisher(limit=1000))
     await world.feed(large(1), event(2))
     first = await world.parked(1)
-    told = SkipMarker(A, first.event_id, 1, world.now)
+    skip = SkipMarker(A, first.event_id, 1, world.now)
     block = (await world.lot.read_blocks([A]))[A]
     with pytest.raises(PreconditionFailed):
-        await world.lot.discard(block, replace(first, id="gone"), told, "r")
+        await world.lot.discard(block, replace(first, id="gone"), skip, "r")
     await world.feed(event(3))
     with pytest.raises(PreconditionFailed):
-        await world.lot.discard(block, first, told, "r")
+        await world.lot.discard(block, first, skip, "r")
     await world.parking.discard(first.id, "r")
     block = (await world.lot.read_blocks([A]))[A]
     with pytest.raises(PreconditionFailed):
-        await world.lot.discard(block, first, replace(told, sequence=7), "another reason")
+        await world.lot.discard(block, first, replace(skip, sequence=7), "another reason")
     assert [one.discarding.reason for one in await world.listed(discarded=True) if one.discarding] == ["r"]
 
 
@@ -848,7 +848,7 @@ async def test_each_parked_event_has_the_reason_why_it_is_parked(cosmos_lot: Cos
     assert [one.reason for one in await world.listed(discarded=True)] == ["too large"]
     await world.feed(large(1, "b"), poison_document("b", 7))
     [broken] = [one for one in await world.listed() if one.event_id == "poison-7"]
-    assert "waits" not in broken.reason, "of what nobody can read, its own fault is told"
+    assert "waits" not in broken.reason, "of what nobody can read, its own fault is named"
 
 
 async def test_an_operator_sees_what_a_lagging_replica_does_not_know(cosmos_server: Service) -> None:
@@ -869,9 +869,11 @@ async def test_an_operator_sees_what_a_lagging_replica_does_not_know(cosmos_serv
 
 
 @pytest.mark.known_gap(Gap.PAGE_SIZE)
-@pytest.mark.parametrize(("kind", "told"), [(Kind.INVALID, UnknownContinuation), (Kind.PASSING, Unavailable)])
+@pytest.mark.parametrize(
+    ("kind", "error"), [(Kind.INVALID, UnknownContinuation), (Kind.PASSING, Unavailable)]
+)
 async def test_a_token_is_at_fault_only_where_the_store_says_so(
-    cosmos_lot: CosmosParkingLot, monkeypatch: pytest.MonkeyPatch, kind: Kind, told: type[Exception]
+    cosmos_lot: CosmosParkingLot, monkeypatch: pytest.MonkeyPatch, kind: Kind, error: type[Exception]
 ) -> None:
     world = World(cosmos_lot, BusPublisher(limit=1000))
     await world.feed(large(1), event(2))
@@ -881,7 +883,7 @@ async def test_a_token_is_at_fault_only_where_the_store_says_so(
         raise StoreFailed(Failure(kind, "on purpose"))
 
     monkeypatch.setattr(Container, "page", fails)
-    with pytest.raises(told):
+    with pytest.raises(error):
         await world.parking.page(1, token)
 
 

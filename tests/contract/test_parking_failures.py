@@ -66,7 +66,7 @@ class Story:
     def large(self, sequence: int) -> dict[str, Any]:
         return self.event(sequence, text="x" * 2000)
 
-    async def tell(self) -> None:
+    async def play(self) -> None:
         page = [self.event(1), self.large(2), self.event(3)]
         await self.until_done(lambda: self.feed(page))
         await self.until_done(lambda: self.feed([self.event(4)]))
@@ -157,7 +157,7 @@ async def test_whatever_write_is_lost_the_contacts_events_arrive_once_in_order(
                 return CosmosParkingLot(container, "t", documents, ttl_seconds=600)
 
             story = Story(f"{loss.name}-{write}", make, topic)
-            await story.tell()
+            await story.play()
             struck = fate.struck
             fate.write = 0
 

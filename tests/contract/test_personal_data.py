@@ -152,10 +152,10 @@ class World:
         for contact in contacts:
             for event in EVENTS.events(await self.items("contacts", str(contact))):
                 assert isinstance(event, OutboxEvent)
-                told = message_of(event)
+                sent = message_of(event)
                 await receiver.receive(
                     Delivery(
-                        "contact-directory", told.id, len(self.delivered) + 1, told.body, told.properties
+                        "contact-directory", sent.id, len(self.delivered) + 1, sent.body, sent.properties
                     )
                 )
                 self.delivered.add(event.id)

@@ -34,7 +34,7 @@ LARGE = "x" * 300_000
 
 
 class Bench:
-    """A publisher to a topic of its own, on a server that can be told to fail."""
+    """A publisher to a topic of its own, on a server that can be made to fail."""
 
     def __init__(self, service: Service, topic: Topic, client: ServiceBusClient) -> None:
         self.service, self.topic, self.client = service, topic, client
@@ -239,7 +239,7 @@ async def test_a_message_above_the_batch_limit_is_sent_alone_and_in_order(bench:
 
 @pytest.mark.long
 async def test_a_message_is_refused_only_when_a_new_link_has_the_same_limit(bench: Bench) -> None:
-    """The topic's limit was raised while the links are open, which tell the limit of their opening."""
+    """The topic's limit was raised while the links are open, which keep the limit of their opening."""
     large = event("a", 1, "x" * 2_000_000)
     assert isinstance((await publish(bench.publisher, [large], [event("b", 1)]))[0], Refused)
     await bench.limit_to(3 * 1024)

@@ -1,4 +1,4 @@
-"""A message changes its heap once, whatever write or answer is lost, whoever handles it, and when it comes again.
+"""A message changes its heap once, whatever write or answer is lost, whichever process handles or repeats it.
 
 ``tests/models/reactions.py`` searches every order of such failures; here the real adapters are shown to keep its rules.
 """
@@ -48,7 +48,7 @@ from devstack.testing import Service
 from tests.support.azure import CONTACTS, SET_ASIDE, contacts_database
 from tests.support.emulators import Gap
 from tests.support.losses import EACH_LOSS, Fate, Loss, ProcessDied
-from tests.support.reactions import LIVES, CutOff, Heap, Heaps, no_loss, put_mark, told
+from tests.support.reactions import LIVES, CutOff, Heap, Heaps, message_for, no_loss, put_mark
 from tests.support.telemetry import recording
 
 pytestmark = pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
@@ -87,7 +87,7 @@ async def test_whatever_write_is_lost_each_message_is_applied_once(
         write += 1
         heaps.fate = no_loss()
         name = await heaps.made()
-        first, second = told(name, "a", 1), told(name, "b", 2)
+        first, second = message_for(name, "a", 1), message_for(name, "b", 2)
         heaps.fate = Fate(loss, write)
         await heaps.until_done(first)
         await heaps.until_done(second)
@@ -104,7 +104,7 @@ async def test_a_process_that_dies_at_any_await_applies_it_once(heaps: Heaps) ->
     at, died = 0, True
     while died:
         name = await heaps.made()
-        message = told(name, "a")
+        message = message_for(name, "a")
         try:
             await CutOff(heaps.instance().handle(message), at)
         except ProcessDied:
@@ -118,7 +118,7 @@ async def test_a_process_that_dies_at_any_await_applies_it_once(heaps: Heaps) ->
 
 async def test_instances_at_once_apply_each_message_once(heaps: Heaps) -> None:
     name = await heaps.made()
-    messages = [told(name, mark, None) for mark in "abc"]
+    messages = [message_for(name, mark, None) for mark in "abc"]
 
     async def apply(message: Event) -> None:
         for _ in range(20):
@@ -134,7 +134,7 @@ async def test_instances_at_once_apply_each_message_once(heaps: Heaps) -> None:
 
 async def test_record_heap_and_events_with_their_cause_are_stored_together(heaps: Heaps) -> None:
     name = await heaps.made()
-    message = told(name, "a")
+    message = message_for(name, "a")
     committed: list[Any] = []
     with heaps.on_commit.listening(committed.append):
         await heaps.instance().handle(message)
@@ -151,13 +151,13 @@ async def test_record_heap_and_events_with_their_cause_are_stored_together(heaps
 
 async def test_a_target_is_made_once_and_a_deleted_one_is_not_made_again(heaps: Heaps) -> None:
     name = str(uuid4())
-    message = told(name, "a", makes=True)
+    message = message_for(name, "a", makes=True)
     await asyncio.gather(*(heaps.until_done(message) for _ in range(3)))
     assert await heaps.marks(name) == ["a"]
     await heaps.change(name, Heap.delete)
     await heaps.until_done(message)
     with pytest.raises(ReactionRefused, match="deleted"):
-        await heaps.until_done(told(name, "b", 2, makes=True))
+        await heaps.until_done(message_for(name, "b", 2, makes=True))
     assert len(await heaps.documents(name, "reactionRecord")) == 2
     await heaps.until_done(message)
 
@@ -166,7 +166,7 @@ async def test_a_no_is_recorded_and_stays(heaps: Heaps) -> None:
     """refusal_recorded: another writer, and it comes again."""
     name = await heaps.made()
     await heaps.change(name, Heap.close)
-    message = told(name, "a")
+    message = message_for(name, "a")
     for _ in range(2):
         with pytest.raises(ReactionRefused, match="the heap is closed"):
             await heaps.until_done(message)
@@ -178,7 +178,7 @@ async def test_another_message_with_the_same_id_is_reported(
     heaps: Heaps, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = await heaps.made()
-    message = told(name, "a")
+    message = message_for(name, "a")
     await heaps.until_done(message)
     other = replace(message, data={**message.data, "mark": "b"})
     for ask in (heaps.until_done, heaps.instance().apply):
@@ -192,10 +192,10 @@ async def test_another_message_with_the_same_id_is_reported(
 async def test_a_change_that_no_transaction_holds_is_refused_and_recorded(heaps: Heaps) -> None:
     name = await heaps.made()
     with pytest.raises(ReactionRefused, match="100 documents"):
-        await heaps.until_done(told(name, "a", times=99))
+        await heaps.until_done(message_for(name, "a", times=99))
     with pytest.raises(ReactionRefused, match="2097152 bytes"):
-        await heaps.until_done(told(name, "a" * 1_200_000, 2))
-    await heaps.until_done(told(name, "b", 3, times=98))
+        await heaps.until_done(message_for(name, "a" * 1_200_000, 2))
+    await heaps.until_done(message_for(name, "b", 3, times=98))
     assert len(await heaps.marks(name)) == 98
     outcomes = [each["data"]["outcome"] for each in await heaps.documents(name, "reactionRecord")]
     assert sorted(outcomes) == ["applied", "refused", "refused"]
@@ -205,7 +205,7 @@ async def test_a_message_for_several_targets_has_an_outcome_at_each(heaps: Heaps
     """complete_after_all: a refusal, a bug or a crash at one stops no other."""
     closed, first, second = await heaps.made(), await heaps.made(), await heaps.made()
     await heaps.change(closed, Heap.close)
-    message = told("", "a")
+    message = message_for("", "a")
 
     def instance() -> ReactionInbox[Heap]:
         return aimed(heaps.instance(), [closed, first, second])
@@ -231,7 +231,7 @@ async def test_of_two_messages_in_one_place_the_second_one_changes_nothing(
     """Two publishers, or a store that was put back."""
     heaps.order, name = order, await heaps.made()
     for mark in ("a", "b"):
-        await heaps.until_done(told(name, mark, 1))
+        await heaps.until_done(message_for(name, mark, 1))
     assert await heaps.marks(name) == ["a"]
 
 
@@ -244,7 +244,7 @@ async def test_a_message_is_for_one_or_several_or_for_nobody(heaps: Heaps) -> No
     name, other = await heaps.made(), await heaps.made()
     inbox = heaps.instance()
     for named in (None, [], name, {name: name}, [name, other]):
-        message = told("", f"{named}")
+        message = message_for("", f"{named}")
         to_them = aimed(inbox, named)
         for _ in range(2):
             await to_them.handle(message)
@@ -263,7 +263,7 @@ async def test_a_reaction_that_exits_at_one_target_reaches_the_others(heaps: Hea
     await heaps.change(closed, Heap.close)
     inbox = aimed(heaps.instance(), [closed, name])
     with pytest.raises(CallEnded):
-        await replace(inbox, react=exits_at_closed).handle(told("", "a"))
+        await replace(inbox, react=exits_at_closed).handle(message_for("", "a"))
     assert await heaps.marks(name) == ["a"]
 
 
@@ -272,7 +272,7 @@ async def test_what_became_of_messages_is_counted_and_a_refusal_is_no_duplicate(
     await heaps.change(closed, Heap.close)
     desk = Desk(heaps)
     with recording() as recorded:
-        for message, times in ((told(name, "a"), 3), (told(closed, "b"), 2)):
+        for message, times in ((message_for(name, "a"), 3), (message_for(closed, "b"), 2)):
             for _ in range(times):
                 await desk.receive(message)
         counted = {each["outbox.outcome"]: value for each, value in recorded.points("outbox.inbox.events")}
@@ -284,7 +284,7 @@ async def test_newest_wins(heaps: Heaps) -> None:
     heaps.order = InOrder.NEWEST
     name = await heaps.made()
     for sequence in (2, 1, 3):
-        await heaps.until_done(told(name, str(sequence), sequence))
+        await heaps.until_done(message_for(name, str(sequence), sequence))
     assert await heaps.marks(name) == ["2", "3"]
     outcomes = [each["data"]["outcome"] for each in await heaps.documents(name, "reactionRecord")]
     assert sorted(outcomes) == ["applied", "applied", "nothing"]
@@ -295,7 +295,7 @@ async def test_newest_wins(heaps: Heaps) -> None:
 async def test_in_order_each_waits_for_the_one_before_it_until_that_is_given_up(heaps: Heaps) -> None:
     heaps.order = InOrder.EACH
     name = await heaps.made()
-    first, second, third = (told(name, str(number), number) for number in (1, 2, 3))
+    first, second, third = (message_for(name, str(number), number) for number in (1, 2, 3))
     inbox = heaps.instance()
     with pytest.raises(OutOfOrder):
         await inbox.handle(second)
@@ -309,7 +309,7 @@ async def test_in_order_each_waits_for_the_one_before_it_until_that_is_given_up(
     with pytest.raises(ReactionRefused):
         await heaps.until_done(third)
     await heaps.change(name, lambda heap: heap.close(closed=False))
-    await heaps.until_done(told(name, "4", 4))  # every_outcome_moves
+    await heaps.until_done(message_for(name, "4", 4))  # every_outcome_moves
     with pytest.raises(OutOfOrder, match="passed this one"):
         await heaps.instance().apply(third)
     await heaps.until_done(first)
@@ -324,17 +324,17 @@ async def test_how_far_a_source_has_come_is_known_as_long_as_its_target_lives(he
         [cursor] = await heaps.documents(name, "reactionCursor")
         return int(cursor["ttl"])
 
-    await heaps.until_done(told(name, "a", 1))
+    await heaps.until_done(message_for(name, "a", 1))
     assert await ttl() == -1
     await heaps.change(name, Heap.delete)
     with pytest.raises(ReactionRefused, match="deleted"):
-        await heaps.until_done(told(name, "b", 2))
+        await heaps.until_done(message_for(name, "b", 2))
     assert await ttl() == LIVES.total_seconds()
 
 
 async def test_what_is_too_old_is_applied_by_nobody(heaps: Heaps) -> None:
     name = await heaps.made()
-    known, unknown = told(name, "a"), told(name, "b")
+    known, unknown = message_for(name, "a"), message_for(name, "b")
     await heaps.until_done(known)
     heaps.clock.later = LIVES - MARGIN
     await heaps.until_done(known)
@@ -348,7 +348,7 @@ async def test_what_is_too_old_is_applied_by_nobody(heaps: Heaps) -> None:
 
 
 async def test_nothing_is_sent_later_than_the_longest_call(heaps: Heaps) -> None:
-    """deadline: the record may have expired meanwhile."""
+    """deadline: the record may have expired by then."""
     name = await heaps.made()
     late = [0.0]
     inbox = heaps.instance()
@@ -361,7 +361,7 @@ async def test_nothing_is_sent_later_than_the_longest_call(heaps: Heaps) -> None
     inbox = replace(inbox, reactions=Slow.over(inbox.reactions))
     slow = replace(SYSTEM, monotonic=lambda: SYSTEM.monotonic() + late[0])
     with using(slow), pytest.raises(StoreUnavailable, match="too late"):
-        await inbox.handle(told(name, "a"))
+        await inbox.handle(message_for(name, "a"))
     assert await heaps.marks(name) == []
 
 
@@ -370,7 +370,7 @@ async def test_a_message_of_unknown_outcome_is_not_done(
 ) -> None:
     monkeypatch.setattr("cosmos_outbox.cosmos.transaction.PATIENCE_SECONDS", 0.3)
     name = await heaps.made()
-    message, inbox = told(name, "a"), heaps.instance()
+    message, inbox = message_for(name, "a"), heaps.instance()
 
     execute = inbox.reactions.container.execute
 
@@ -403,9 +403,9 @@ async def test_what_the_store_does_not_take_is_reported_as_what_it_is(
         return await execute(partition_key, writes)
 
     monkeypatch.setattr(inbox.reactions.container, "execute", refused)
-    with pytest.raises(error) as told_of:
-        await inbox.handle(told(name, "a"))
-    assert type(told_of.value) is error
+    with pytest.raises(error) as raised:
+        await inbox.handle(message_for(name, "a"))
+    assert type(raised.value) is error
     outcomes = [each["data"]["outcome"] for each in await heaps.documents(name, "reactionRecord")]
     assert outcomes == (["refused"] if kind is Kind.TOO_LARGE else [])
     assert await heaps.marks(name) == []
@@ -418,7 +418,7 @@ async def test_a_target_of_another_type_is_left_as_it_is(heaps: Heaps) -> None:
     name = str(uuid4())
     await heaps.aggregates().create(Seat.make(name), Origin("test"))
     with pytest.raises(Unstorable, match=f"{name} is no heap: let the reaction marks name another target"):
-        await heaps.instance().handle(told(name, "a"))
+        await heaps.instance().handle(message_for(name, "a"))
     seat = await heaps.aggregates().read(Seat, name, Origin("test"), newest=True)
     assert seat.aggregate.state.marks == ()
 
@@ -427,10 +427,10 @@ async def test_a_reaction_that_changes_another_than_its_target_changes_nothing(h
     name, other, inbox = await heaps.made(), str(uuid4()), heaps.instance()
     astray = replace(inbox, react=lambda *_: Heap.make(other, "a"))
     with pytest.raises(Unstorable, match=f"changes heap {other}, which is not the target"):
-        await astray.handle(told(name, "a"))
+        await astray.handle(message_for(name, "a"))
     for each in (name, other):
         assert await heaps.documents(each, "reactionRecord") == []
-    await inbox.handle(told(name, "b"))
+    await inbox.handle(message_for(name, "b"))
     assert await heaps.marks(name) == ["b"]
 
 
@@ -438,7 +438,7 @@ async def test_a_reaction_that_makes_a_target_that_is_there_overwrites_nothing(h
     name, inbox = await heaps.made("a"), heaps.instance()
     blind = replace(inbox, react=lambda *_: Heap.make(name, "b"))
     with pytest.raises(InboxError):
-        await blind.handle(told(name, "b"))
+        await blind.handle(message_for(name, "b"))
     assert await heaps.marks(name) == ["a"]
 
 
@@ -486,10 +486,12 @@ async def test_a_hanging_target_delays_no_other_and_gets_its_message_once(
                 await asyncio.Event().wait()
 
     desk = Desk(heaps, replace(inbox, reactions=Hangs.over(inbox.reactions)))
-    record = await desk.receive(told(sick, "a"))
+    record = await desk.receive(message_for(sick, "a"))
     assert record is not None
     assert record.state is RecordState.WAITING
-    assert await desk.receive(replace(told(healthy, "b"), aggregate=AggregateKey("offer", "o-2"))) is None
+    assert (
+        await desk.receive(replace(message_for(healthy, "b"), aggregate=AggregateKey("offer", "o-2"))) is None
+    )
     await Desk(heaps).retrier.run(seconds=10)
     assert await desk.state(record) is RecordState.APPLIED
     assert (await heaps.marks(sick), await heaps.marks(healthy)) == (["a"], ["b"])
@@ -511,7 +513,7 @@ async def test_a_store_that_hangs_for_all_makes_no_room(
 
     desk = Desk(heaps, replace(inbox, reactions=Away.over(inbox.reactions)))
     with pytest.raises(StoreUnavailable):
-        await desk.receive(told(await heaps.made(), "a"))
+        await desk.receive(message_for(await heaps.made(), "a"))
     assert not (await desk.retrier.page(100, None)).items
 
 
@@ -524,7 +526,7 @@ async def test_an_operator_applies_what_was_refused_once_whatever_is_lost(heaps:
         heaps.fate = no_loss()
         name = await heaps.made()
         await heaps.change(name, Heap.close)
-        record = await Desk(heaps).receive(told(name, "a"))
+        record = await Desk(heaps).receive(message_for(name, "a"))
         assert record is not None
         assert record.state is RecordState.REFUSED
         with pytest.raises(NotApplied):
@@ -552,7 +554,7 @@ async def test_an_operator_applies_what_was_refused_once_whatever_is_lost(heaps:
 async def test_what_was_given_up_is_not_applied_by_a_slow_instance(heaps: Heaps, by_age: bool) -> None:
     """discard_marks, overdue_marks: an instance has decided to apply it, and sends after it was given up."""
     name = await heaps.made()
-    message, slow = told(name, "a"), heaps.instance()
+    message, slow = message_for(name, "a"), heaps.instance()
     desk = Desk(heaps)
     _MESSAGES[message.id] = message
     delivery = Delivery("marks", message.id, 1, message.id.encode(), {})
@@ -579,7 +581,7 @@ async def test_what_was_given_up_is_not_applied_by_a_slow_instance(heaps: Heaps,
 
 async def test_what_was_applied_in_between_is_not_given_up(heaps: Heaps) -> None:
     name = await heaps.made()
-    message = told(name, "a")
+    message = message_for(name, "a")
     _MESSAGES[message.id] = message
     desk = Desk(heaps)
     delivery = Delivery("marks", message.id, 1, message.id.encode(), {})
@@ -595,7 +597,7 @@ async def test_what_was_applied_in_between_is_not_given_up(heaps: Heaps) -> None
 
 async def test_the_timer_and_the_message_at_once_apply_it_once(heaps: Heaps) -> None:
     name = await heaps.made()
-    message = told(name, "a")
+    message = message_for(name, "a")
     _MESSAGES[message.id] = message
     desk = Desk(heaps)
     delivery = Delivery("marks", message.id, 1, message.id.encode(), {})

@@ -199,10 +199,10 @@ async def test_a_broker_that_refuses_is_asked_ever_more_rarely_and_logged_once(
     await worker.send("when it is back")
     await eventually(lambda: worker.received)
     await eventually(lambda: worker.work.waiting_for is None)
-    told = [
+    logged = [
         (each.levelname, each.message) for each in caplog.records if each.name.startswith("cosmos_outbox")
     ]
-    assert [level for level, _ in told] == ["WARNING", "INFO"], told
+    assert [level for level, _ in logged] == ["WARNING", "INFO"], logged
 
 
 async def test_an_outage_of_many_sessions_is_logged_once_and_all_come_back(
@@ -222,8 +222,8 @@ async def test_an_outage_of_many_sessions_is_logged_once_and_all_come_back(
     await eventually(lambda: worker.work.received == SLOTS)
     assert worker.received.keys() == names
     await eventually(lambda: (wire.open, len(worker.work.beats)) == (WAITING, WAITING))
-    told = [each.levelname for each in caplog.records if each.name.startswith("cosmos_outbox")]
-    assert told == ["WARNING", "INFO"], caplog.text
+    logged = [each.levelname for each in caplog.records if each.name.startswith("cosmos_outbox")]
+    assert logged == ["WARNING", "INFO"], caplog.text
 
 
 @pytest.mark.parametrize(("seconds", "where"), [(3_600, "ahead of"), (-3_600, "behind")])

@@ -109,7 +109,7 @@ async def test_one_missing_lease_is_late_though_others_are_there(
     assert [lease.lease for lease in status.leases] == ["0"]
     assert status.missing == ["1"]
     assert (status.late, status.events_at_risk) == (True, True)
-    assert caplog.records == [], "only the timer tells the log"
+    assert caplog.records == [], "only the timer logs"
 
 
 async def test_a_split_and_a_missing_lease_at_once(
@@ -136,7 +136,7 @@ async def test_the_timer_remakes_missing_leases_for_a_relay_without_mending(
         status = await observer.watch()
 
         assert (status.missing, status.late) == (["0", "1"], True)
-        # Nothing tells how far the relay was: all that is stored comes.
+        # Nothing says how far the relay was: all that is stored comes.
         everything = {event_document(name, number)["id"] for name in NAMES for number in (1, 2, 3)}
         await eventually(lambda: set(forwarded) == everything)
     assert (await observer.status()).missing == []

@@ -103,11 +103,11 @@ async def test_why_events_wait_is_shown_from_what_relays_have_kept(observer: Rel
         observer.failures, clock=lambda: utc_now() + timedelta(seconds=1), _saying=defaultdict(LogThrottle)
     )
     await another.note(FailureReason.STORE_THROTTLES, "the store is at its throughput limit")
-    await another.note(FailureReason.STORE_THROTTLES, "not written: told less than a minute ago")
+    await another.note(FailureReason.STORE_THROTTLES, "not written: one was less than a minute ago")
 
-    told = (await observer.status()).failures
+    noted = (await observer.status()).failures
 
-    assert [(each.reason, each.detail) for each in told] == [
+    assert [(each.reason, each.detail) for each in noted] == [
         (FailureReason.STORE_THROTTLES, "the store is at its throughput limit"),
         (FailureReason.BROKER_AWAY, "Service Bus cannot be reached"),
     ]
@@ -117,8 +117,8 @@ async def test_failures_are_returned_from_a_time_on(observer: RelayObserver) -> 
     at = utc_now()
     failures = replace(observer.failures, clock=lambda: at)
     await failures.note(FailureReason.BROKER_AWAY, "x" * 1000)
-    [told] = await failures.since(at)
-    assert (told.reason, told.at, told.detail) == (FailureReason.BROKER_AWAY, at, "x" * 400)
+    [noted] = await failures.since(at)
+    assert (noted.reason, noted.at, noted.detail) == (FailureReason.BROKER_AWAY, at, "x" * 400)
     assert await failures.since(at + timedelta(microseconds=1)) == []
 
 

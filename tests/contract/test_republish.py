@@ -105,8 +105,8 @@ class World:
                 (name.decode() if isinstance(name, bytes) else name): value
                 for name, value in (message.application_properties or {}).items()
             }
-            told = {properties[b] for b in ("originalMessageId", "cloudEvents_id") if b in properties}
-            [event_id] = {one.decode() if isinstance(one, bytes) else str(one) for one in told}
+            first_sent = {properties[b] for b in ("originalMessageId", "cloudEvents_id") if b in properties}
+            [event_id] = {one.decode() if isinstance(one, bytes) else str(one) for one in first_sent}
             assert str(message.message_id) != event_id or "originalMessageId" not in properties
             found.append((str(message.message_id), event_id, int(str(properties["sequence"]))))
         return found
@@ -334,17 +334,17 @@ async def test_a_discarded_events_skip_marker_is_republished_in_its_place(world:
     [in_the_way] = [one for one, _ in await world.lot.waiting(A, 1)]
     await parking.discard(in_the_way.id, "no longer wanted")
     assert (await parking.replay(A)).done
-    told, _ = await world.broker.topic.receive(contact_id("a"), 2)
+    first_sent, _ = await world.broker.topic.receive(contact_id("a"), 2)
 
     progress = await world.publish()
     assert (progress.published, progress.discarded, progress.whole) == (3, 1, True)
     messages = await world.broker.topic.receive(contact_id("a"), 3)
     assert [(message.application_properties or {})[b"sequence"] for message in messages] == [1, 2, 3]
     skip_marker = messages[1]
-    assert (str(skip_marker), skip_marker.subject) == (str(told), "EventDiscarded"), (
+    assert (str(skip_marker), skip_marker.subject) == (str(first_sent), "EventDiscarded"), (
         "the same skip marker as then"
     )
-    assert skip_marker.message_id == str(uuid5(RUN, str(told.message_id)))
+    assert skip_marker.message_id == str(uuid5(RUN, str(first_sent.message_id)))
     again_published = await world.publish()
     assert again_published.published == 3, "the topic drops them: a resumed run has the same ids"
 

@@ -1,4 +1,4 @@
-"""Each identity of a deployment may write where its code writes, and nowhere else."""
+"""Each identity of a deployment may write only where its code writes."""
 
 import asyncio
 import re

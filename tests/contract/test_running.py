@@ -162,10 +162,10 @@ async def test_a_worker_that_crashes_is_logged_and_begun_again(
         await eventually(lambda: _troubled(at_work, "the relay has ended"))
         await eventually(lambda: _is(world, at_work.wired, person, ("Ada", 1)))
         await eventually(lambda: _well(at_work))
-    [told] = [
+    [logged] = [
         each for each in caplog.records if each.levelno == logging.ERROR and "begins again" in each.message
     ]
-    assert told.exc_info
+    assert logged.exc_info
 
 
 async def _troubled(at_work: Any, reason: str) -> bool:
@@ -261,11 +261,11 @@ async def test_a_relay_that_is_run_once_ends_when_all_is_forwarded(world: World)
 
 
 async def test_a_relay_that_could_not_forward_all_says_why(world: World) -> None:
-    wired, stop = world.service.wire(world.settings | {"SERVICEBUS_TOPIC": "nowhere"}), asyncio.Event()
+    wired, stop = world.service.wire(world.settings | {"SERVICEBUS_TOPIC": "missing"}), asyncio.Event()
     await added(wired)
     asyncio.get_running_loop().call_later(2, stop.set)
     done = await drain(wired, stop, None)
     assert (done.forwarded, done.whole) == (0, False)
     assert done.reason.startswith("the relay was asked to stop. ")
-    assert "topic nowhere (SERVICEBUS_TOPIC) does not exist" in done.reason
+    assert "topic missing (SERVICEBUS_TOPIC) does not exist" in done.reason
     assert done.reason.endswith("Run the command again")

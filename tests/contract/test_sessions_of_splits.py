@@ -220,7 +220,7 @@ async def test_a_session_that_no_replica_can_answer_is_forgotten(
 async def test_a_read_on_a_lagging_replica_fails_as_such_without_an_sdk_session(
     container: LateOnce, cosmos: Service
 ) -> None:
-    """The SDK has forgotten it before, and a read that was refused has told it no other."""
+    """The SDK has forgotten it before, and a refused read has given it no other."""
     async with read_once(container, cosmos) as notes:
         for _ in range(2):
             with pytest.raises(CosmosHttpResponseError) as behind:
@@ -253,12 +253,12 @@ async def test_a_list_with_a_duplicate_is_queried_again_and_not_for_ever(
 ) -> None:
     queries = itertools.count(1)
 
-    async def told(*_: object, **__: object) -> AsyncIterator[dict[str, str]]:
+    async def one_page(*_: object, **__: object) -> AsyncIterator[dict[str, str]]:
         yield {"id": "a", "_rid": "1"}
         if next(queries) <= times:
             yield {"id": "a", "_rid": "1"}
 
-    monkeypatch.setattr(ContainerProxy, "query_items", told)
+    monkeypatch.setattr(ContainerProxy, "query_items", one_page)
     if times < asked:
         assert [item["id"] for item in await container.first(_LIST, {}, 30)] == ["a"]
     else:

@@ -1,4 +1,4 @@
-"""What a storage account answers to a send is told apart: this event never, or all events later, and why."""
+"""What a storage account answers to a send is distinguished: this event never, or all events later, and why."""
 
 import asyncio
 import socket
@@ -68,8 +68,8 @@ class Answering(BaseHTTPRequestHandler):
 
 
 def answering(status: int, code: str, missing: str = "", count: int = 0) -> type[Answering]:
-    told = {"status": status, "code": code, "missing": missing, "count": count, "sent": []}
-    return type("Kind", (Answering,), told)
+    text = {"status": status, "code": code, "missing": missing, "count": count, "sent": []}
+    return type("Kind", (Answering,), text)
 
 
 async def outcomes(address: str, *groups: int, queues: tuple[str, ...] = ("q",)) -> list[Outcome]:
@@ -152,7 +152,7 @@ async def test_an_event_is_accepted_only_when_each_queue_has_it(status: int) -> 
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "told"),
+    ("status", "body", "text"),
     [
         (201, b"", "answers what no storage account does"),
         (201, b"<QueueMess", "answers with an error (201 "),
@@ -160,14 +160,14 @@ async def test_an_event_is_accepted_only_when_each_queue_has_it(status: int) -> 
     ],
 )
 async def test_what_no_storage_account_answers_makes_events_and_messages_wait(
-    status: int, body: bytes, told: str
+    status: int, body: bytes, text: str
 ) -> None:
     """A proxy says it, or half of an answer arrives: the SDK raises what is no error of its own."""
     kind = type("Kind", (Answering,), {"status": status, "code": "", "sent": [], "body": body})
     with serving(kind) as address:
         [outcome] = await outcomes(address, 1)
         assert isinstance(outcome, Unknown)
-        assert f"the queue q (STORAGEQUEUE_QUEUES) {told}" in outcome.reason
+        assert f"the queue q (STORAGEQUEUE_QUEUES) {text}" in outcome.reason
         account = Connection(
             connection_string=f"DefaultEndpointsProtocol=http;AccountName=a;AccountKey=AA==;QueueEndpoint={address}/a;"
         )
@@ -181,7 +181,7 @@ async def test_what_no_storage_account_answers_makes_events_and_messages_wait(
     assert "the queue q" in str(health.waiting_for)
 
 
-# -- the look at queues of whoever checks a deployment
+# -- the look at queues that a check of a deployment takes
 
 
 def account_at(address: str) -> Connection:
@@ -205,7 +205,7 @@ async def test_a_look_at_all_queues_names_the_one_that_is_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "error", "told"),
+    ("status", "code", "error", "text"),
     [
         (403, "AuthorizationPermissionMismatch", Denied, "^no$"),
         (409, "QueueDisabled", Denied, "^no$"),
@@ -215,10 +215,10 @@ async def test_a_look_at_all_queues_names_the_one_that_is_missing() -> None:
     ],
 )
 async def test_a_denied_check_is_distinguished_from_one_without_an_answer(
-    status: int, code: str, error: type[Exception], told: str
+    status: int, code: str, error: type[Exception], text: str
 ) -> None:
     with serving(answering(status, code)) as address:
-        with pytest.raises(error, match=told) as raised:
+        with pytest.raises(error, match=text) as raised:
             await messages_in(account_at(address), None, "there", seconds=60)
         assert type(raised.value) is error
 

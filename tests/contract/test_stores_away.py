@@ -41,7 +41,7 @@ from tests.support.azure import CONTACTS, SET_ASIDE, contacts_database
 from tests.support.inbox import KEY, NOON, delivery, event
 from tests.support.reactions import Heap
 
-MISSING = "nowhere"
+MISSING = "missing"
 LIVES = Lifetimes(600, 600, 600)
 RECORD = replace(Record.of(delivery(event(1)), event(1), RecordState.WAITING, "", NOON), version='"1"')
 
@@ -58,14 +58,14 @@ async def missing(cosmos_server: Service) -> AsyncIterator[tuple[Container, Any]
         yield Container(client, database.id, MISSING), database.get_container_client(MISSING)
 
 
-async def told(calls: Sequence[Call]) -> list[str]:
+async def errors_of(calls: Sequence[Call]) -> list[str]:
     """What each of them has raised."""
-    each_told = []
+    texts = []
     for call in calls:
         with pytest.raises(StoreUnavailable) as away:
             await call()
-        each_told.append(str(away.value))
-    return each_told
+        texts.append(str(away.value))
+    return texts
 
 
 async def every(found: AsyncIterator[object]) -> object:
@@ -145,7 +145,7 @@ async def test_a_container_that_is_missing_is_a_store_that_is_away(
     missing: tuple[Container, Any], calls: Callable[[Container], list[Call]]
 ) -> None:
     container, _ = missing
-    for each in await told(calls(container)):
+    for each in await errors_of(calls(container)):
         assert f"container {MISSING} of database" in each
 
 
@@ -155,7 +155,7 @@ async def test_a_source_whose_container_is_missing_is_a_store_that_is_away(
     container, feed = missing
     documents = SourceDocuments.of_library("thing")
     source = OwnSource(container, feed, documents, dict)
-    for each in await told([lambda: source.read(KEY), lambda: source.newest(KEY)]):
+    for each in await errors_of([lambda: source.read(KEY), lambda: source.newest(KEY)]):
         assert f"container {MISSING} of database" in each
 
 
@@ -169,7 +169,7 @@ async def test_nothing_is_taken_for_gone_if_partitions_cannot_be_listed(
     ):
         container = Container(client, database.id, CONTACTS)
         documents = SourceDocuments.of_library("thing")
-        for each in await told([lambda: OwnSource(container, feed, documents, dict).newest(KEY)]):
+        for each in await errors_of([lambda: OwnSource(container, feed, documents, dict).newest(KEY)]):
             assert f"container {MISSING} of database" in each
 
 

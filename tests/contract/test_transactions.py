@@ -164,7 +164,7 @@ def failing(writer: Writer, loss: Loss) -> None:
 
 
 class Flaky(Container):
-    """Fails as told, before the batch is sent or after it was stored."""
+    """Fails as the test asks, before the batch is sent or after it was stored."""
 
     before: Sequence[Failure] = ()
     after: Sequence[Failure] = ()
@@ -342,24 +342,24 @@ async def test_every_end_that_may_have_stored_events_is_notified_at_once(
 ) -> None:
     """A relay in this process looks then: it need not wait for its poll."""
     monkeypatch.setattr(transaction, "PATIENCE_SECONDS", 0.1)
-    told: list[object] = []
-    with writer.on_commit.listening(told.append):
+    committed: list[object] = []
+    with writer.on_commit.listening(committed.append):
         await writer.make()
-        assert told == [writer.key], "where to look"
+        assert committed == [writer.key], "where to look"
         with pytest.raises(writer.taken):
             await writer.make()
         flaky(writer).before = [Failure(Kind.DENIED, "401")]
         with pytest.raises(Unavailable):
             await change(writer)
-        assert len(told) == 1, "nothing was stored"
+        assert len(committed) == 1, "nothing was stored"
         commit = await writer.read()
         flaky(writer).before = [LOST] * 9
         with pytest.raises(OutcomeUnknown):
             await commit()
-        assert len(told) == 2
+        assert len(committed) == 2
         flaky(writer).before = []
     await change(writer)
-    assert len(told) == 2, "nobody listens any more"
+    assert len(committed) == 2, "nobody listens any more"
 
 
 # Over a broken network

@@ -160,20 +160,20 @@ async def upload(store: CosmosStore) -> tuple[ImportFile, ImportTask]:
         return commit.receipt(file).aggregate, commit.receipt(task).aggregate
 
 
-async def told(store: CosmosStore, aggregate: Aggregate[Any]) -> list[tuple[str, int | None]]:
+async def events_of(store: CosmosStore, aggregate: Aggregate[Any]) -> list[tuple[str, int | None]]:
     return [(event.action, event.sequence) for event in await store.events(aggregate.key)]
 
 
 async def test_a_file_its_task_and_the_tasks_command_are_stored_together(store: CosmosStore) -> None:
     file, task = await upload(store)
-    assert await told(store, file) == [("FileUploadedEvent", 1)]
-    assert await told(store, task) == [("TaskCreatedEvent", 1), ("StartImport", 2)]
+    assert await events_of(store, file) == [("FileUploadedEvent", 1)]
+    assert await events_of(store, task) == [("TaskCreatedEvent", 1), ("StartImport", 2)]
     async with store.open() as work:
         read = await work.get(ImportTask, task.aggregate_id, partition_key=file.aggregate_id)
         assert (read.aggregate.state, read.aggregate.state.attempts) == (task.state, 1)
         read.aggregate.start(at=LATER)
         await work.commit()
-    assert (await told(store, task))[2:] == [("StartImport", 3)]
+    assert (await events_of(store, task))[2:] == [("StartImport", 3)]
 
 
 async def test_a_read_that_need_not_be_the_newest_costs_no_write_to_be_so(store: CosmosStore) -> None:
@@ -199,8 +199,8 @@ async def test_of_aggregates_stored_together_one_that_has_changed_stops_all(stor
         work.add(second)
         with pytest.raises(PreconditionFailed):
             await work.commit()
-    assert await told(store, second) == []
-    assert len(await told(store, task)) == 3
+    assert await events_of(store, second) == []
+    assert len(await events_of(store, task)) == 3
 
 
 async def test_an_id_in_use_or_deleted_lately_is_refused_by_name(store: CosmosStore) -> None:

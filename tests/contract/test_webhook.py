@@ -239,10 +239,10 @@ async def test_an_only_event_that_is_refused_is_failing_in_the_end(
         assert isinstance((await publish(publisher, [event("a", 1)]))[0], Unknown)
         monkeypatch.setattr(answers, "ALONE_SECONDS", 0.1)
 
-        async def is_told() -> bool:
+        async def is_logged() -> bool:
             return isinstance((await publish(publisher, [event("a", 1)]))[0], Failing)
 
-        await eventually(is_told)
+        await eventually(is_logged)
 
 
 async def closes(_: Got, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""A container or topic that does not exist is told by its own name, with what to do; nothing else is blamed."""
+"""A container or topic that does not exist is reported by its own name, with what to do; nothing else is blamed."""
 
 import asyncio
 import time
@@ -33,11 +33,11 @@ async def test_a_missing_container_is_reported_by_its_own_name(cosmos_server: Se
         CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client,
     ):
         container = Container(client, database.id, missing)
-        with pytest.raises(Misconfigured, match=f"container {missing} of database {database.id}") as told:
+        with pytest.raises(Misconfigured, match=f"container {missing} of database {database.id}") as raised:
             await container.check()
         for other in ("COSMOS_LEASE_CONTAINER", "COSMOS_CLAIM_CONTAINER", CONTACTS):
-            assert other not in str(told.value)
-        assert "create" in str(told.value)
+            assert other not in str(raised.value)
+        assert "create" in str(raised.value)
 
         with pytest.raises(StoreFailed) as failed:
             await container.execute("p", [Write.create({"id": "i", "partitionKey": "p"})])
@@ -134,7 +134,7 @@ async def test_a_topic_deleted_under_open_links_is_reported_as_missing(servicebu
                 assert isinstance(outcome, Unknown)
                 reasons.append(outcome.reason)
         await publisher.close()
-    assert len(reasons) <= 2, "the link's end, then what a new one is told"
+    assert len(reasons) <= 2, "the link's end, then the answer to a new one"
 
 
 @pytest.mark.needs_a_socket("a way that takes time")

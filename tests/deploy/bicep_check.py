@@ -1,4 +1,4 @@
-"""Compares each resource in the Bicep files with Azure's published types, as far as literals and variables tell.
+"""Compares each resource in the Bicep files with Azure's published types, as far as literals and variables show.
 
 Names, functions, modules and expressions are the compiler's, which runs in CI.
 """

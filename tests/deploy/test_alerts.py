@@ -1,4 +1,4 @@
-"""Whoever runs it is told: each alert asks for what the app emits, and leads to a page that says what to do."""
+"""Operators are alerted: each alert asks for what the app emits, and leads to a page that says what to do."""
 
 import json
 import re

@@ -147,15 +147,15 @@ def test_missing_indexes_of_board_and_parked_orders_are_reported() -> None:
     """What the contact service's indexes would mean for the orders."""
     needs = containers("orders")
     state = ContainerState(("/partitionKey",), -1, IndexingPolicy(True, ("/deleted/?",), ("/*",), ()))
-    [told] = faults(judge(needs["ORDER_BOARD_CONTAINER"], state, "orders"))
-    assert "/search/customer/?, /search/status/? is queried and not indexed" in told
+    [fault] = faults(judge(needs["ORDER_BOARD_CONTAINER"], state, "orders"))
+    assert "/search/customer/?, /search/status/? is queried and not indexed" in fault
     everything = replace(state, indexing=IndexingPolicy(True, ("/*",), (), ()))
-    [told] = faults(judge(needs["ORDER_BOARD_CONTAINER"], everything, "orders"))
-    assert "no composite index over /search/customer, /id" in told
+    [fault] = faults(judge(needs["ORDER_BOARD_CONTAINER"], everything, "orders"))
+    assert "no composite index over /search/customer, /id" in fault
     parked = ("/type/?", "/aggregateType/?", "/position/?", "/parkedAt/?")
     by_type_alone = replace(state, indexing=IndexingPolicy(True, parked, ("/*",), ()))
-    [told] = faults(judge(needs["COSMOS_PARKED_CONTAINER"], by_type_alone, "orders"))
-    assert "/aggregateId/? is queried and not indexed" in told
+    [fault] = faults(judge(needs["COSMOS_PARKED_CONTAINER"], by_type_alone, "orders"))
+    assert "/aggregateId/? is queried and not indexed" in fault
 
 
 def test_preflight_finds_nothing_wrong_with_topic_and_subscription() -> None:

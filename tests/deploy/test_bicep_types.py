@@ -16,7 +16,7 @@ def test_every_property_and_value_of_a_resource_is_one_of_azures_types() -> None
 
 
 @pytest.mark.parametrize(
-    ("file", "before", "after", "told"),
+    ("file", "before", "after", "fault"),
     [
         (
             "functions.bicep",
@@ -33,9 +33,11 @@ def test_every_property_and_value_of_a_resource_is_one_of_azures_types() -> None
         ("identity.bicep", "  tags: tags\n}", "  tags: tags\n", "is no Bicep"),
     ],
 )
-def test_a_fault_is_found_at_its_place(file: str, before: str, after: str, told: str, tmp_path: Path) -> None:
+def test_a_fault_is_found_at_its_place(
+    file: str, before: str, after: str, fault: str, tmp_path: Path
+) -> None:
     copy = shutil.copytree(DEPLOY, tmp_path / "deploy") / "modules" / file
     text = copy.read_text()
     assert text.count(before) == 1, "the fault is planted at one place"
     copy.write_text(text.replace(before, after))
-    assert faults(tmp_path) == [f"{file}: {told}"]
+    assert faults(tmp_path) == [f"{file}: {fault}"]

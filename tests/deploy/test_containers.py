@@ -1,4 +1,4 @@
-"""What runs in containers is what Bicep and Kubernetes are told of it: names, commands, probes and the leases' form."""
+"""Bicep and Kubernetes declare what runs in containers as it is: names, commands, probes and the leases' form."""
 
 import json
 import re
@@ -67,10 +67,10 @@ def test_keda_finds_the_relays_leases_and_no_others() -> None:
 def test_the_names_that_keda_gets_are_those_of_the_deployment() -> None:
     [trigger] = SCALED["spec"]["triggers"]
     settings = bicep.evaluated(bicep.settings(host=False))
-    told = {name: trigger["metadata"][name] for name in (
+    scaler = {name: trigger["metadata"][name] for name in (
         "databaseId", "containerId", "leaseDatabaseId", "leaseContainerId", "processorName"
     )}  # fmt: skip
-    assert told == {
+    assert scaler == {
         "databaseId": settings["COSMOS_DATABASE"],
         "containerId": settings["COSMOS_CONTAINER"],
         "leaseDatabaseId": settings["COSMOS_DATABASE"],

@@ -64,7 +64,7 @@ def test_every_package_in_the_lock_has_a_version_and_hashes() -> None:
 @pytest.mark.parametrize("python", MAIN.allowed("pythonVersion"))
 def test_the_lock_has_the_requirements_and_all_their_dependencies(python: str) -> None:
     """By what the packages say that are here. One that is newer here than in the lock, since the index has a
-    newer release, tells which packages come with it, but not in which version."""
+    newer release, shows which packages come with it, but not in which version."""
     packages = locked(python)
     left, seen, newer = [*wanted(asked_for(), python)], set(), False
     while left:
@@ -103,7 +103,7 @@ def run(code: str, folder: Path, *paths: Path) -> subprocess.CompletedProcess[st
     return subprocess.run(
         [sys.executable, "-I", "-S", "-W", "error", "-c", f"import sys\n{found}{code}"],
         cwd=folder,
-        env={"PATH": "/nowhere"},
+        env={"PATH": "/missing"},
         capture_output=True,
         text=True,
         timeout=60,

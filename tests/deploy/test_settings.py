@@ -25,7 +25,7 @@ ELSEWHERE = {
     "OTEL_EXPORTER_OTLP_ENDPOINT",
     "OTEL_METRICS_EXPORTER",
 }
-"""Telemetry goes to Application Insights in Azure, and nowhere from a laptop, unless somebody wants it to."""
+"""Telemetry goes to Application Insights in Azure, and from a laptop only if somebody wants it to."""
 CHOSEN = {"TRANSPORT", "SERVICEBUS_QUEUE"}
 """A deployment says so in any case."""
 OTHER_TRANSPORTS = {

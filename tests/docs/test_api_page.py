@@ -1,4 +1,4 @@
-"""docs/use/api.md and the document tell the same, and its examples are requests that are answered so."""
+"""docs/use/api.md and the document say the same, and its examples are requests that are answered so."""
 
 import json
 import re
@@ -26,8 +26,8 @@ CALLS: dict[tuple[str, str], Any] = {
 
 @pytest.mark.parametrize(("method", "path", "answer"), ROWS)
 def test_a_call_in_a_table_is_in_the_document_with_its_answers(method: str, path: str, answer: str) -> None:
-    told = CALLS[method, path]["responses"].keys()
-    assert {*re.findall(r"\b[2345]\d\d\b", answer)} <= {*told}
+    documented = CALLS[method, path]["responses"].keys()
+    assert {*re.findall(r"\b[2345]\d\d\b", answer)} <= {*documented}
 
 
 def test_every_call_for_callers_is_in_a_table() -> None:
@@ -37,8 +37,8 @@ def test_every_call_for_callers_is_in_a_table() -> None:
 def test_the_table_of_errors_has_every_status_that_the_document_has() -> None:
     table = PAGE.partition("## Errors")[2]
     shown = {each for row in re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE) for each in row.split(", ")}
-    told = {status for call in CALLS.values() for status in call["responses"] if status >= "400"}
-    assert shown == told - {"401"}, "401 is the platform's"
+    documented = {status for call in CALLS.values() for status in call["responses"] if status >= "400"}
+    assert shown == documented - {"401"}, "401 is the platform's"
 
 
 def exchanges() -> list[tuple[str, str]]:
@@ -110,13 +110,13 @@ async def test_the_examples_are_requests_that_are_answered_so() -> None:
                 given.setdefault("Content-Type", "application/json")
             await memory.deliver()
             answer = await call(app, method, path, body=known.real(body).encode(), headers=given)
-            status, told, document_shown = parts(shown)
+            status, documented, document_shown = parts(shown)
             real = answer.get_body()
             statuses.append(int(status))
             wrong += known.differs(int(status), answer.status_code, first)
-            if document_shown:  # first, since it tells the id
+            if document_shown:  # first, since it has the id
                 wrong += known.differs(json.loads(document_shown), json.loads(real), first)
-            for name, value in told.items():
+            for name, value in documented.items():
                 wrong += known.differs(value, answer.headers.get(name), name)
             route = re.sub(r"[0-9a-f-]{36}", "{id}", urlsplit(path).path)
             heads = {**answer.headers, "Content-Type": answer.mimetype}

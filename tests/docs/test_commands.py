@@ -1,4 +1,4 @@
-"""Each command tells what it does without a setting, a store or a broker: who acts in haste reads that first."""
+"""Each command describes itself without a setting, a store or a broker: an operator in haste reads that first."""
 
 import re
 import shlex
@@ -41,7 +41,7 @@ def test_a_command_is_described_in_the_documents(part: str) -> None:
     assert re.search(rf"cosmos-outbox {part}\b", pages)
 
 
-def told() -> list[tuple[str, str]]:
+def commands() -> list[tuple[str, str]]:
     """Each line of a code block in the operator's pages that runs a command of ours, with the page."""
     return [
         (page.name, match[1].strip())
@@ -53,10 +53,10 @@ def told() -> list[tuple[str, str]]:
 
 
 def test_lines_are_found_on_the_pages() -> None:
-    assert {"recipes.md", "README.md"} <= {page for page, _ in told()}
+    assert {"recipes.md", "README.md"} <= {page for page, _ in commands()}
 
 
-@pytest.mark.parametrize(("page", "line"), told())
+@pytest.mark.parametrize(("page", "line"), commands())
 def test_a_line_of_a_page_is_taken_by_its_command(page: str, line: str) -> None:
     """It gets as far as the settings, of which there are none."""
     ended = run_command(*shlex.split(line), environment={})

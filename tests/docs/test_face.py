@@ -42,7 +42,7 @@ def compiled(block: str, number: int) -> CodeType:
 
 @pytest.fixture
 async def ran(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The names that a reader has after the last block; whoever simulates there does it with one seed."""
+    """The names that a reader has after the last block; a simulation there has one seed."""
     monkeypatch.setattr(plugin, "options", replace(plugin.options, seeds=1))
     names: dict[str, Any] = {"__name__": "face"}
     for number, block in enumerate(BLOCKS, start=1):

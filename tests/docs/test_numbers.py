@@ -21,7 +21,7 @@ SETTINGS = contact_service.settings({"COSMOS": "x", "SERVICEBUS": "x"})
 DAY = 86_400
 SESSIONS = json.loads((ROOT / "host.json").read_text())["extensions"]["serviceBus"]["maxConcurrentSessions"]
 
-TOLD = {
+QUOTED = {
     "README.md": [f"`EVENT_TTL_SECONDS` ({SETTINGS.event_ttl_seconds // DAY} days)"],
     "docs/internals/how-it-works.md": [
         f"sends the same batch again, for {PATIENCE_SECONDS:.0f} seconds",
@@ -64,7 +64,7 @@ TOLD = {
 }
 
 
-@pytest.mark.parametrize(("page", "text"), [(page, text) for page, texts in TOLD.items() for text in texts])
+@pytest.mark.parametrize(("page", "text"), [(page, text) for page, texts in QUOTED.items() for text in texts])
 def test_a_page_states_the_codes_number(page: str, text: str) -> None:
     assert text in " ".join((ROOT / page).read_text().split())
 

@@ -38,7 +38,7 @@ def routes() -> dict[str, list[str]]:
 
 @contextmanager
 def passing() -> Iterator[list[str]]:
-    """The files of ours of which a line of a function runs meanwhile, in the order of their first lines."""
+    """The files of ours of which a line of a function runs inside the block, in the order of their first lines."""
     passed: list[str] = []
 
     def note(frame: FrameType, event: str, _: Any) -> None:
@@ -126,9 +126,9 @@ async def test_the_routes_are_those_that_a_request_an_event_and_a_message_take(a
     _, request = await app.request("patch_contact", {"name": {"firstName": "Jane"}}, id=contact)
     event, message = await app.event(contact), await app.message(contact)
     passed = {"A request": request, "An event": event, "A message": message}
-    told = routes()
-    assert set(told) == set(passed)
+    documented = routes()
+    assert set(documented) == set(passed)
     for name, files in passed.items():
-        assert told[name] == files, (
+        assert documented[name] == files, (
             f"docs/internals/reading-routes.md, {name}: the files are, in order: " + " ".join(files)
         )

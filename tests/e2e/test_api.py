@@ -138,7 +138,7 @@ async def assert_problem(answer: aiohttp.ClientResponse, status: int, field: str
 
 
 class Caller:
-    """Makes calls by their path in the document, and notes each that is answered as the document does not tell."""
+    """Makes calls by their path in the document, and notes each answer that the document does not describe."""
 
     def __init__(self, stack: Stack, http: aiohttp.ClientSession) -> None:
         self._address, self._http = stack.functions.address.rstrip("/"), http
@@ -204,8 +204,10 @@ async def test_every_call_is_answered_as_documented(shared_stack: Stack, http: a
     await call(f"POST {contacts}", 410, json=DETAILS_JSON, headers=key)
 
     assert call.wrong == []
-    told = {f"{method.upper()} {path}" for path, methods in document()["paths"].items() for method in methods}
-    assert call.made == told
+    documented = {
+        f"{method.upper()} {path}" for path, methods in document()["paths"].items() for method in methods
+    }
+    assert call.made == documented
 
 
 async def test_the_document_comes_packed_through_the_host(shared_stack: Stack) -> None:
@@ -214,10 +216,14 @@ async def test_the_document_comes_packed_through_the_host(shared_stack: Stack) -
         async with http.get(url, headers={"Accept-Encoding": "identity"}) as answer:
             plain, etag = await answer.read(), answer.headers["ETag"]
         async with http.get(url, headers=gzipped) as answer:
-            sent, told = await answer.read(), answer.headers
+            sent, documented = await answer.read(), answer.headers
         async with http.get(url, headers=gzipped | {"If-None-Match": etag}) as answer:
             assert (answer.status, answer.headers["Vary"]) == (304, "Accept-Encoding")
-    assert (told["Content-Encoding"], told["ETag"], told["Content-Length"]) == ("gzip", etag, str(len(sent)))
+    assert (documented["Content-Encoding"], documented["ETag"], documented["Content-Length"]) == (
+        "gzip",
+        etag,
+        str(len(sent)),
+    )
     assert gzip.decompress(sent) == plain
     assert len(sent) < len(plain) / 5
 

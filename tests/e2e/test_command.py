@@ -106,12 +106,12 @@ async def test_parked_events_are_counted_listed_shown_replayed_and_given_up(worl
         await eventually(both)
         await eventually(lambda: caught_up(world))
     status = await world.run("status", "--json")
-    told = json.loads(status.out)
-    assert (status.code, told["relay"]["parkedEvents"]) == (1, 2)
-    assert told["relay"]["parkedAggregates"] == {"contact": 1}
+    printed = json.loads(status.out)
+    assert (status.code, printed["relay"]["parkedEvents"]) == (1, 2)
+    assert printed["relay"]["parkedAggregates"] == {"contact": 1}
     answer = (await world.application.operator.observer.status()).view()
-    assert told["relay"].keys() == answer.keys(), "as the call over HTTP tells it"
-    assert any("2 event(s) are parked, of 1 contact" in each for each in told["attention"])
+    assert printed["relay"].keys() == answer.keys(), "as the call over HTTP answers"
+    assert any("2 event(s) are parked, of 1 contact" in each for each in printed["attention"])
 
     listed = await world.run("stuck", "list")
     assert listed.code == 1
@@ -160,7 +160,7 @@ WRONG = [
     (["stuck", "show", "7"], 1, "take an id from the list of what is stuck"),
     (["retry", "0" * 32], 1, "retry: nothing is stuck under this id"),
     (["discard", "0" * 32, "--reason", " "], 2, "a reason has 1 to 500 characters"),
-    (["status", "--service", "nowhere"], 2, "there is no Service there"),
+    (["status", "--service", "missing"], 2, "there is no Service there"),
 ]
 
 
@@ -174,9 +174,9 @@ async def test_a_failure_is_one_line_that_says_what_to_do(world: World) -> None:
     all_ended = await asyncio.gather(
         *(world.run(*arguments, **environment) for arguments, _, _, environment in wrong)
     )
-    for (arguments, code, told, _), ended in zip(wrong, all_ended, strict=True):
+    for (arguments, code, printed, _), ended in zip(wrong, all_ended, strict=True):
         assert (ended.code, ended.out) == (code, ""), arguments
-        assert told in ended.err, arguments
+        assert printed in ended.err, arguments
         assert "Traceback" not in ended.err, arguments
         lines = [line for line in ended.err.splitlines() if not line.startswith((" ", "usage:"))]
         assert len(lines) == 1, arguments

@@ -52,17 +52,19 @@ async def test_a_change_and_a_page_log_one_line_each_and_an_event_at_most_two(
     await eventually(all_received)
     await asyncio.gather(*(shared_stack.sequences(each, 1 + CHANGES * PROPERTIES) for each in contacts))
 
-    told = lines()
-    counted = Counter(function for function, _ in told)
+    logged = lines()
+    counted = Counter(function for function, _ in logged)
     assert counted["create_contact"] + counted["patch_contact"] == changes
-    pages = sum(text.startswith("forwarded ") for _, text in told)
-    once = [text for function, text in told if function == "relay" and "connection(s) to Service Bus" in text]
+    pages = sum(text.startswith("forwarded ") for _, text in logged)
+    once = [
+        text for function, text in logged if function == "relay" and "connection(s) to Service Bus" in text
+    ]
     # A page that waits, since the broker stood still, costs two lines: how many events, and why.
-    waited = sum(text.startswith("error: ") and "event(s) wait" in text for _, text in told)
+    waited = sum(text.startswith("error: ") and "event(s) wait" in text for _, text in logged)
     assert counted["relay"] - len(once) == pages + 2 * waited
     assert pages <= events
     assert counted["contact_directory"] <= 2 * events
-    assert max(len(text) for _, text in told) <= LONGEST_LINE
+    assert max(len(text) for _, text in logged) <= LONGEST_LINE
 
 
 @pytest.mark.known_gap(Gap.CHANGE_FEED)
@@ -118,13 +120,13 @@ async def test_the_trace_of_a_request_reaches_the_subscriber(
     [message] = await shared_stack.topic.receive(contact["id"], 1)
     assert message.correlation_id == "order-4711"
 
-    def told() -> bool:
+    def logged() -> bool:
         lines = [line for line in shared_stack.log().splitlines() if "[order-4711]" in line]
         return all(
             any(what in line for line in lines) for what in ("created contact", "received ContactCreated")
         )
 
-    await eventually(told, what="the lines of the request and of the subscriber carry its id")
+    await eventually(logged, what="the lines of the request and of the subscriber carry its id")
     assert message.application_properties is not None
     traceparent = str(message.application_properties[b"traceparent"], "ascii")  # type: ignore[arg-type]  # bytes
     assert traceparent == json.loads(str(message))["traceparent"]

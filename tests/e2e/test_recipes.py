@@ -200,11 +200,11 @@ async def test_a_poison_event_is_found_repaired_and_replayed(world: World) -> No
 
         await eventually(becomes(world, contact_id, 3, "three@contoso.com"))
 
-        async def told() -> bool:
+        async def arrived() -> bool:
             code, said = await world.shell.run(afterwards, CONTACT_ID=str(contact_id))
             return code == 0 and said.startswith("nothing is stuck\n") and said.count(": sent") == 3
 
-        await eventually(told)
+        await eventually(arrived)
 
 
 @pytest.mark.long

@@ -94,10 +94,10 @@ async def test_a_time_is_published_again_and_a_contact_that_is_parked_is_listed(
     assert await started.topic.is_empty(contact["id"]), "a dry run sends nothing"
 
     assert await command(*when) == publish_again.ALL
-    told = capsys.readouterr()
-    assert told.err == ""
-    assert "2 event(s) published" in told.out
-    [run] = re.findall(r"run ([0-9a-f-]{36}):", told.out)
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert "2 event(s) published" in printed.out
+    [run] = re.findall(r"run ([0-9a-f-]{36}):", printed.out)
     assert await started.sequences(contact["id"], 2) == [1, 2]
     assert await command(*when, "--run", run) == publish_again.ALL
     assert await started.topic.is_empty(contact["id"]), "the topic knows this run"
@@ -109,7 +109,7 @@ async def test_a_time_is_published_again_and_a_contact_that_is_parked_is_listed(
     await insert(started, bad)
     await eventually(lambda: stuck(started, http, eventId=bad["id"]), what="the poison is parked")
     assert await command(*when) == publish_again.NOT_ALL
-    told = capsys.readouterr()
-    assert f"publish-again: skipped contact {contact['id']}: it is parked" in told.out
-    assert "0 event(s) published, 1 aggregate(s) skipped" in told.out
+    printed = capsys.readouterr()
+    assert f"publish-again: skipped contact {contact['id']}: it is parked" in printed.out
+    assert "0 event(s) published, 1 aggregate(s) skipped" in printed.out
     assert await started.topic.is_empty(contact["id"])

@@ -1,4 +1,4 @@
-"""The calls that a resource declares keep the promises of the API, whoever serves them: Functions, FastAPI, ASGI.
+"""The calls that a resource declares keep the promises of the API under each server: Functions, FastAPI, ASGI.
 
 Over real sockets against each of the three; the service is ``tests/support/tasks.py``.
 """
@@ -144,7 +144,7 @@ async def test_a_task_from_its_beginning_to_its_end(api: httpx.AsyncClient) -> N
 
 
 JSON = {"Content-Type": "application/json"}
-NOWHERE = "/tasks/0f8fad5b-d9cb-469f-a165-70867728950e"
+UNKNOWN = "/tasks/0f8fad5b-d9cb-469f-a165-70867728950e"
 
 
 REFUSED: list[tuple[str, str, dict[str, Any], int, list[str]]] = [
@@ -159,26 +159,26 @@ REFUSED: list[tuple[str, str, dict[str, Any], int, list[str]]] = [
     ("POST", "/tasks", {"content": b"{}", "headers": {"Content-Type": "text/plain"}}, 415, ["Content-Type"]),
     ("POST", "/tasks", {"json": TASK, "headers": {"If-Match": '"1"'}}, 400, ["If-Match"]),
     ("POST", "/tasks", {"json": TASK, "headers": {"Idempotency-Key": "a b"}}, 400, ["Idempotency-Key"]),
-    ("PATCH", NOWHERE, {"json": {"note": "x"}, "headers": {"Idempotency-Key": "a b"}}, 400, ["Idempotency-Key"]),
-    ("PATCH", NOWHERE, {"json": {"note": "x"}, "headers": {"Idempotency-Key": "k"}}, 404, []),
-    ("DELETE", NOWHERE, {"headers": {"Idempotency-Key": "k"}}, 404, []),
-    ("GET", NOWHERE, {"headers": {"If-Match": '"1"'}}, 400, ["If-Match"]),
-    ("PATCH", NOWHERE, {"json": {"note": "x"}, "headers": {"If-Match": "1"}}, 400, ["If-Match"]),
-    ("PATCH", NOWHERE, {"content": b"x"}, 415, ["Content-Type"]),
-    ("PUT", NOWHERE, {"json": TASK}, 404, []),
+    ("PATCH", UNKNOWN, {"json": {"note": "x"}, "headers": {"Idempotency-Key": "a b"}}, 400, ["Idempotency-Key"]),
+    ("PATCH", UNKNOWN, {"json": {"note": "x"}, "headers": {"Idempotency-Key": "k"}}, 404, []),
+    ("DELETE", UNKNOWN, {"headers": {"Idempotency-Key": "k"}}, 404, []),
+    ("GET", UNKNOWN, {"headers": {"If-Match": '"1"'}}, 400, ["If-Match"]),
+    ("PATCH", UNKNOWN, {"json": {"note": "x"}, "headers": {"If-Match": "1"}}, 400, ["If-Match"]),
+    ("PATCH", UNKNOWN, {"content": b"x"}, 415, ["Content-Type"]),
+    ("PUT", UNKNOWN, {"json": TASK}, 404, []),
     ("PUT", "/tasks/7", {"json": TASK}, 404, []),
-    ("PUT", NOWHERE, {"json": TASK, "headers": {"If-None-Match": "*"}}, 404, []),
-    ("PUT", NOWHERE, {"json": TASK, "headers": {"Idempotency-Key": "k"}}, 404, []),
-    ("PUT", NOWHERE, {"content": b"{}", "headers": {"Content-Type": "text/plain"}}, 415, ["Content-Type"]),
-    ("POST", f"{NOWHERE}/give", {"json": {}}, 400, ["name"]),
+    ("PUT", UNKNOWN, {"json": TASK, "headers": {"If-None-Match": "*"}}, 404, []),
+    ("PUT", UNKNOWN, {"json": TASK, "headers": {"Idempotency-Key": "k"}}, 404, []),
+    ("PUT", UNKNOWN, {"content": b"{}", "headers": {"Content-Type": "text/plain"}}, 415, ["Content-Type"]),
+    ("POST", f"{UNKNOWN}/give", {"json": {}}, 400, ["name"]),
     ("GET", "/tasks?pageSize=0", {}, 400, ["pageSize"]),
     ("GET", "/tasks?pageSize=101", {}, 400, ["pageSize"]),
     ("GET", "/tasks?continuation=x", {}, 400, ["continuation"]),
     ("GET", "/tasks?continuationToken=forged", {}, 400, ["continuationToken"]),
-    ("GET", NOWHERE, {}, 404, []),
-    ("PATCH", NOWHERE, {"json": {"note": "x"}}, 404, []),
-    ("DELETE", NOWHERE, {}, 404, []),
-    ("POST", f"{NOWHERE}/finish", {}, 404, []),
+    ("GET", UNKNOWN, {}, 404, []),
+    ("PATCH", UNKNOWN, {"json": {"note": "x"}}, 404, []),
+    ("DELETE", UNKNOWN, {}, 404, []),
+    ("POST", f"{UNKNOWN}/finish", {}, 404, []),
     ("GET", "/tasks/7", {}, 404, []),
     ("DELETE", "/tasks/7", {}, 404, []),
 ]  # fmt: skip
@@ -214,7 +214,7 @@ async def test_what_was_read_is_edited_and_sent_back(api: httpx.AsyncClient) -> 
     assert (await api.put(where, json=edited)).status_code == 412, "the version in the body is as good"
     unpinned = await api.put(where, json={name: edited[name] for name in edited if name != "etag"})
     assert [each["field"] for each in unpinned.json()["errors"]] == ["sequence"], "it is of an older version"
-    for read_only in ({"id": NOWHERE[-36:]}, {"createdAt": None}, {"owner": "Ada"}, {"doneAt": "2026"}):
+    for read_only in ({"id": UNKNOWN[-36:]}, {"createdAt": None}, {"owner": "Ada"}, {"doneAt": "2026"}):
         refused = await api.put(where, json=replaced.json() | read_only)
         assert (refused.status_code, [each["field"] for each in refused.json()["errors"]]) == (
             400, [*read_only]
@@ -245,9 +245,9 @@ ALLOWED = [
     ("PUT", "/tasks", "GET, HEAD, POST"),
     ("DELETE", "/tasks", "GET, HEAD, POST"),
     ("OPTIONS", "/tasks", "GET, HEAD, POST"),
-    ("POST", NOWHERE, "DELETE, GET, HEAD, PATCH, PUT"),
-    ("PROPFIND", NOWHERE, "DELETE, GET, HEAD, PATCH, PUT"),
-    ("GET", f"{NOWHERE}/finish", "POST"),
+    ("POST", UNKNOWN, "DELETE, GET, HEAD, PATCH, PUT"),
+    ("PROPFIND", UNKNOWN, "DELETE, GET, HEAD, PATCH, PUT"),
+    ("GET", f"{UNKNOWN}/finish", "POST"),
 ]
 
 
@@ -389,15 +389,15 @@ async def test_every_answer_is_as_the_description_says(addresses: dict[str, str]
         await api.patch(one, json={"note": "y"})
         late = await api.patch(one, json={"note": "x"}, headers=key)
         wrong = await api.post("/api/tasks", json={})
-    told = {"/api/tasks": paths["/api/tasks"], "one": paths["/api/tasks/{id}"]}
-    described = given(told["one"]["get"]["responses"]["200"])
+    documented = {"/api/tasks": paths["/api/tasks"], "one": paths["/api/tasks/{id}"]}
+    described = given(documented["one"]["get"]["responses"]["200"])
     assert described["required"] == [name for name in made.json() if name != "etag"]
     assert described["properties"]["createdAt"] == {"format": "date-time", "type": "string"}
     for answer, responses in (
-        (made, told["/api/tasks"]["post"]["responses"]["201"]),
-        (page, told["/api/tasks"]["get"]["responses"]["200"]),
-        (first, told["one"]["patch"]["responses"]["200"]),
-        (late, told["one"]["put"]["responses"]["200"]),
+        (made, documented["/api/tasks"]["post"]["responses"]["201"]),
+        (page, documented["/api/tasks"]["get"]["responses"]["200"]),
+        (first, documented["one"]["patch"]["responses"]["200"]),
+        (late, documented["one"]["put"]["responses"]["200"]),
     ):
         jsonschema.validate(answer.json(), given(responses))
         assert {*responses["headers"]} >= {
@@ -405,7 +405,9 @@ async def test_every_answer_is_as_the_description_says(addresses: dict[str, str]
             for name in ("ETag", "Last-Modified", "Location", "Idempotency-Replayed")
             if name in answer.headers
         }
-    problem = told["/api/tasks"]["post"]["responses"]["400"]["content"]["application/problem+json"]["schema"]
+    problem = documented["/api/tasks"]["post"]["responses"]["400"]["content"]["application/problem+json"][
+        "schema"
+    ]
     jsonschema.validate(wrong.json(), problem)
     assert {*problem["required"]} == {*wrong.json()}
-    assert "content" not in told["one"]["delete"]["responses"]["204"]
+    assert "content" not in documented["one"]["delete"]["responses"]["204"]

@@ -51,5 +51,5 @@ async def test_a_quiet_stop_closes_every_client(
         log = started.log()
     for complaint in ("Unclosed", "never awaited", "was destroyed but it is pending", "unclosed"):
         assert complaint not in log, log[-3000:]
-    # Not before: a round that a busy machine made too slow is told with one, and tried again.
+    # Not before: a round that a busy machine made too slow is logged with one, and tried again.
     assert "Traceback" not in log[before:], log[before:]

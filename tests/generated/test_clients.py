@@ -27,7 +27,7 @@ DONE = {
     "listed": True,
     "gone": 204,
 }
-"""What each client tells of its calls."""
+"""What each client prints of its calls."""
 
 
 def run(*command: str | Path, cwd: Path) -> str:

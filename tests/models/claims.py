@@ -19,7 +19,7 @@ CORRECTED = "a corrected body is answered 422, since the refused one used the ke
 OUTSIDE = "a contact is stored, and no claim names it: a request that claims now makes a second one"
 CAME_BACK = "an id comes back at sequence 1"
 REFUSED = "a request is answered 409"
-NO_CLAIM = "a request is told that there is no claim, and there is one"
+NO_CLAIM = "a request is answered that there is no claim, and there is one"
 NO_ANSWER = "a request that is in time is refused, and no answer is there"
 
 
@@ -74,7 +74,7 @@ class Claims:
     """Takes states for one that differ only in what no later step depends on: then there are far fewer."""
 
     def successors(self, state: State) -> Steps:
-        """Each step of a request, of time, and of whoever deletes contacts."""
+        """Each step of a request, of time, and of another writer who deletes contacts."""
         if not state.problem:
             for step, reached in self._steps(state):
                 yield step, self._without_what_is_over(reached)
@@ -85,7 +85,7 @@ class Claims:
         requests = state.requests
         if self.forgets:  # which of the requests it was, and what it was answered
             requests = tuple(sorted((each._replace(answer="") for each in requests), key=_without_id(state)))
-        # Ids are told apart, and no more. One that neither claim nor request knows is never used again.
+        # Ids are distinguished, and no more. One that neither claim nor request knows is never used again.
         known = dict.fromkeys(each.id for each in (state.claim, *requests) if each and each.id >= 0)
         numbers = {id_: number for number, id_ in enumerate(known)} | {-1: -1}
         contacts = [state.contacts[id_] for id_ in known]
@@ -144,14 +144,17 @@ class Claims:
             if request.tries == 0:
                 yield "reads no claim", _request(state, number, at="start", tries=1)
             else:
-                told = _answered(state, number, "503")
-                yield "reads no claim again", told._replace(problem=NO_CLAIM) if state.claim else told
+                after = _answered(state, number, "503")
+                yield "reads no claim again", after._replace(problem=NO_CLAIM) if state.claim else after
         if state.claim is None:
             return
         id_, body, fresh = state.claim
         if body != request.body:
-            told = _answered(state, number, "422")
-            yield "reads a claim of another body", told._replace(problem=CORRECTED) if body == "bad" else told
+            after = _answered(state, number, "422")
+            yield (
+                "reads a claim of another body",
+                after._replace(problem=CORRECTED) if body == "bad" else after,
+            )
         elif not fresh and "life_left" in self.rules:
             yield "reads a claim that is about to expire", _answered(state, number, "503")
         else:
@@ -191,8 +194,8 @@ class Claims:
         elif "loser_answers" not in self.rules:
             yield "gives up", _answered(state, number, "409")._replace(problem=REFUSED)
         elif contact.record == "none":
-            told = _answered(state, number, "503")
-            yield "finds no record", told._replace(problem=NO_ANSWER) if request.in_time else told
+            after = _answered(state, number, "503")
+            yield "finds no record", after._replace(problem=NO_ANSWER) if request.in_time else after
         else:
             answer = "201 again" if contact.record == "answer" else "410"
             yield "finds the record", _answered(state, number, answer)
@@ -237,7 +240,7 @@ def _at(state: State, number: int, place: str) -> State:
 
 
 def _answered(state: State, number: int, answer: str) -> State:
-    """What is over has nothing left to tell two states apart but its answer."""
+    """A request that is over distinguishes two states by its answer alone."""
     return _request(
         state, number, at="done", id=-1, tries=0, in_time=True, sheltered=True, stored=False, answer=answer
     )

@@ -132,7 +132,7 @@ def project(state: Content, event: Event) -> After[Content] | None:
 
 
 def _made(event: Event, now: datetime) -> Put[Content] | None:
-    """Only the event of the creation tells all."""
+    """Only the event of the creation holds the whole state."""
     state = (int(event.data["change"]),) if event.action == "C" else None
     return make(event, lambda _: state, now, _TOMBSTONES)
 

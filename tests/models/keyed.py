@@ -6,7 +6,7 @@ at any time.
 Each rule can be turned off. The rules are those of ``docs/internals/decisions/0025-reactions.md``.
 
 Time is not counted: a delivery grows slow at any time; a record expires when none is left that began before the record
-was made and is still in time. After that its key is a new request, for whoever looks then.
+was made and is still in time. After that its key is a new request, for every later look.
 """
 
 from collections.abc import Iterator
@@ -26,13 +26,13 @@ RULES = frozenset({
 
 TWICE = "a request is applied twice"
 OVERWRITTEN = "another's change is overwritten"
-WRONG_NO = "a request is told that it is not applied, and it is"
-CURRENT_REFUSED = "a request that pins the current version is told 412"
-UNPINNED_412 = "a request that pins no version is told 412"
-OLD_NO = "an old read's no is told"
-CHANGED_ITS_MIND = "a request that was told a no is applied"
-NEVER_MADE = "a request is told as applied, and is not"
-ANOTHERS_KEY = "a caller is told 422 for another's key"
+WRONG_NO = "a request is answered that it is not applied, and it is"
+CURRENT_REFUSED = "a request that pins the current version is answered 412"
+UNPINNED_412 = "a request that pins no version is answered 412"
+OLD_NO = "an old read's no is answered"
+CHANGED_ITS_MIND = "a request that was answered a no is applied"
+NEVER_MADE = "a request is answered as applied, and is not"
+ANOTHERS_KEY = "a caller is answered 422 for another's key"
 UNSEEN_ETAG = "a repetition gets the ETag of a version that its caller never saw"
 
 ROUNDS = 3
@@ -88,8 +88,8 @@ class State(NamedTuple):
     deliveries: tuple[Delivery, ...]
     history: tuple[Thing, ...] = (Thing(),)
     records: tuple[Record, ...] = ()
-    told: tuple[str, ...] = ()
-    """Requests that were told a no for good."""
+    refusals: tuple[str, ...] = ()
+    """Requests that were answered a no for good."""
     expired: bool = False
     """A record has expired: what begins now is a new request."""
     problem: str = ""
@@ -111,7 +111,7 @@ class Story:
     """Another writer deletes the aggregate."""
     ages: bool = False
     rebases: int = 0
-    """How often a caller who was told 412 reads again and repeats the request."""
+    """How often a caller who was answered 412 reads again and repeats the request."""
 
 
 class _Refused(Exception):
@@ -217,19 +217,19 @@ class Model:
 
     def _replayed(self, state: State, number: int, delivery: Delivery, record: Record) -> State:
         if self._on("fingerprint") and record.request != delivery.request:
-            told = _told(state, number, "422")
+            after = _answered(state, number, "422")
             others = record.request.partition(":")[0] != delivery.request.partition(":")[0]
-            return told._replace(problem=ANOTHERS_KEY) if others else told
+            return after._replace(problem=ANOTHERS_KEY) if others else after
         if record.outcome == "412":
             newest = len(state.history) - 1
             wrong = CURRENT_REFUSED if delivery.pinned == newest else ""
-            return _told(state, number, "412")._replace(problem=wrong)
-        told = _told(state, number, record.outcome)
+            return _answered(state, number, "412")._replace(problem=wrong)
+        after = _answered(state, number, record.outcome)
         seen = delivery.seen if delivery.seen >= 0 else len(state.history) - 1
         if seen != record.version and not self._on("etag_if_same"):
-            return told._replace(problem=UNSEEN_ETAG)
+            return after._replace(problem=UNSEEN_ETAG)
         never = record.outcome == "applied" and delivery.request not in _ever(state)
-        return told._replace(problem=NEVER_MADE) if never else told
+        return after._replace(problem=NEVER_MADE) if never else after
 
     def _decision(self, thing: Thing, version: int, pinned: int | None) -> str:
         aggregate = None if thing.deleted else _Aggregate(thing, version)
@@ -272,11 +272,11 @@ class Model:
             yield decision, _put(state, number, delivery._replace(at="no", answer=decision))
 
     def _no(self, state: State, number: int, delivery: Delivery, decision: str) -> State:
-        """It is told, if that is not too late."""
+        """It is answered, if that is not too late."""
         delivery = state.deliveries[number]
         if not delivery.in_time and self._on("deadline"):
-            return _told(state, number, "503")
-        told, newest = _told(state, number, decision), len(state.history) - 1
+            return _answered(state, number, "503")
+        after, newest = _answered(state, number, decision), len(state.history) - 1
         since = self._decision(state.history[delivery.since], delivery.since, delivery.pinned)
         now = self._decision(state.history[-1], newest, delivery.pinned)
         problem = ""
@@ -289,12 +289,12 @@ class Model:
         elif decision in ("refused", "nothing") and since == now == "applied":
             problem = OLD_NO
         if decision in ("refused", "nothing"):
-            told = told._replace(told=tuple(sorted({*told.told, delivery.request})))
-        return told._replace(problem=problem)
+            after = after._replace(refusals=tuple(sorted({*after.refusals, delivery.request})))
+        return after._replace(problem=problem)
 
     def _again(self, state: State, number: int, delivery: Delivery) -> State:
         if delivery.round + 1 >= ROUNDS:
-            return _told(state, number, "409, try again")
+            return _answered(state, number, "409, try again")
         again = delivery._replace(
             at="renew", round=delivery.round + 1, seen=-1, applied=False, sent=False, stored=False
         )
@@ -302,10 +302,10 @@ class Model:
 
     def _send(self, state: State, number: int, delivery: Delivery) -> Steps:
         if not delivery.in_time and self._on("deadline"):
-            yield "sends nothing any more", _told(state, number, "503")
+            yield "sends nothing any more", _answered(state, number, "503")
             return
         if delivery.stored:  # by its own event it learns that
-            yield "is told of its own batch", _told(state, number, "applied")
+            yield "learns of its own batch", _answered(state, number, "applied")
             return
         there = _record(state, self._name(delivery)) is not None
         if there and self._on("created_only") and self._on("one_batch"):
@@ -324,7 +324,7 @@ class Model:
                 yield "stores, answer lost", _put(stored, number, lost._replace(stored=True))
                 yield "does not arrive", _put(state, number, lost)
             if self._on("one_batch"):
-                yield "stores", _told(stored, number, "applied")
+                yield "stores", _answered(stored, number, "applied")
             else:
                 yield "stores", _put(stored, number, delivery._replace(at="record"))
 
@@ -336,7 +336,7 @@ class Model:
             problem = OVERWRITTEN
         elif delivery.request in _ever(state) and delivery.unrecorded:
             problem = TWICE
-        elif delivery.request in state.told and delivery.unrecorded:
+        elif delivery.request in state.refusals and delivery.unrecorded:
             problem = CHANGED_ITS_MIND
         reached = state._replace(history=(*state.history, after), problem=problem)
         return self._with_record(reached, delivery, "applied") if self._on("one_batch") else reached
@@ -350,13 +350,13 @@ class Model:
     def _send_record(self, state: State, number: int, delivery: Delivery) -> Steps:
         yield (
             "stores the record",
-            _told(self._with_record(state, delivery, "applied"), number, "applied"),
+            _answered(self._with_record(state, delivery, "applied"), number, "applied"),
         )
 
     def _send_no(self, state: State, number: int, delivery: Delivery) -> Steps:
         """The record of a no, alone."""
         if not delivery.in_time and self._on("deadline"):
-            yield "sends nothing any more", _told(state, number, "503")
+            yield "sends nothing any more", _answered(state, number, "503")
         elif _record(state, self._name(delivery)) is not None:
             yield "the record is there", self._again(state, number, delivery)
         else:
@@ -391,7 +391,7 @@ def _put(state: State, number: int, delivery: Delivery) -> State:
     return state._replace(deliveries=tuple(deliveries))
 
 
-def _told(state: State, number: int, answer: str) -> State:
+def _answered(state: State, number: int, answer: str) -> State:
     over = state.deliveries[number]
     return _put(state, number, Delivery(over.request, over.pinned, "over", answer=answer, lives=over.lives))
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 RULES = frozenset({"reaction_in_id", "target_in_id", "complete_after_all"})
 
 MISSED = "a target is missed"
-TARGETS = (("bill", "a"), ("bill", "b"), ("tell", "a"))
+TARGETS = (("bill", "a"), ("bill", "b"), ("mail", "a"))
 """Reaction and target."""
 
 

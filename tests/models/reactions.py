@@ -1,7 +1,7 @@
 """A reaction as a model: two instances, copies of one or two messages, another writer, an operator, and time.
 
 What is decided is decided by ``cosmos_outbox.cosmos.inbox.reaction_decision`` itself. What is around it (what is read,
-sent, told and completed, and in which order) is written down here step by step, as
+sent, answered and completed, and in which order) is written down here step by step, as
 ``cosmos_outbox.cosmos.inbox.reactions`` does it. Processes die, answers are lost and reads are old at any time. Each
 rule can be turned off. The rules are those of ``docs/internals/decisions/0025-reactions.md``. Time is not counted: the
 message grows too old at any time; a record or a tombstone expires after that, when no call is left that found the
@@ -40,7 +40,7 @@ OVERWRITTEN = "another's change is overwritten"
 LEFT_OUT = "a message is completed, and nobody knows of an outcome"
 OLD_NO = "an old read's no is recorded for good"
 CHANGED_ITS_MIND = "a message that was completed without a change is applied"
-WRONGLY_TOLD = "a message is told as applied that was not"
+WRONGLY_DONE = "a message is answered as applied that was not"
 OWN_CHANGE = "a message is refused because of its own change"
 GIVEN_UP = "a message that was given up is applied"
 CAME_BACK = "what was deleted comes back"
@@ -90,7 +90,7 @@ class Process(NamedTuple):
     """The version of the record that it was asked to change."""
     plan: Plan | None = None
     in_time: bool = True
-    told: str = ""
+    result: str = ""
     lives: int = 1
     """How often it begins."""
     sent: int = 0
@@ -107,7 +107,7 @@ class State(NamedTuple):
     old: bool = False
     given_up: bool = False
     silent: tuple[int, ...] = ()
-    """Messages that were told as done without a change."""
+    """Messages that were answered as done without a change."""
     problem: str = ""
 
 
@@ -217,7 +217,7 @@ class Model:
                     since = len(state.history) - 1
                     begun = Process("read", message, copy, lives=process.lives, since=since)
                     if state.old and self._on("too_old"):
-                        begun = begun._replace(at="find", told="too old")
+                        begun = begun._replace(at="find", result="too old")
                     reached = state if self._on("complete_last") else _completed(state, begun)
                     yield f"receives message {message + 1}", _put(reached, number, begun)
 
@@ -229,7 +229,7 @@ class Model:
             too_old = state.old and self._on("too_old")
             yield (
                 f"applies {message + 1}",
-                _put(state, number, begun._replace(told="too old" if too_old else "")),
+                _put(state, number, begun._replace(result="too old" if too_old else "")),
             )
         elif self._on("discard_marks" if process.way == "operator" else "overdue_marks"):
             yield f"gives up {message + 1}", _put(state, number, begun)
@@ -255,8 +255,8 @@ class Model:
             if gives_up and found[1] is not ReactionOutcome.DISCARDED:
                 yield "closes the copy as applied", _put(state, number, Process(way=process.way, lives=0))
                 return
-            yield f"finds it {found[1]}", _put(state, number, process._replace(at="done", told=found[1]))
-        elif process.told == "too old":
+            yield f"finds it {found[1]}", _put(state, number, process._replace(at="done", result=found[1]))
+        elif process.result == "too old":
             yield "sets it aside as too old", _put(state, number, process._replace(at="done"))
         else:
             newest, version = len(state.history) - 1, None if found is None else found[2]
@@ -300,7 +300,7 @@ class Model:
             yield "it waits for its turn", _put(state, number, Process(way=process.way, lives=process.lives))
             return
         except ReactionRefused:
-            yield "it is refused again", _put(state, number, process._replace(at="done", told="refused"))
+            yield "it is refused again", _put(state, number, process._replace(at="done", result="refused"))
             return
         if write is None:
             yield (
@@ -313,7 +313,7 @@ class Model:
             if not self._on("every_outcome_moves"):
                 cursor = None if cursor is None else thing.cursor
             if not self._on("refusal_recorded") and outcome is not ReactionOutcome.DISCARDED:
-                yield str(outcome), _put(state, number, process._replace(at="done", told=outcome))
+                yield str(outcome), _put(state, number, process._replace(at="done", result=outcome))
                 return
         over = None if write.over is None else int(write.over)
         plan = Plan(outcome, over, cursor, write.changed is not None, thing)
@@ -349,12 +349,15 @@ class Model:
             if self._on("record_says_which"):
                 yield "the record is there", _put(state, number, again._replace(at="find"))
             else:
-                yield "the record is there", _put(state, number, process._replace(at="done", told="applied"))
+                yield (
+                    "the record is there",
+                    _put(state, number, process._replace(at="done", result="applied")),
+                )
         elif refusal == "target":
             if not self._on("decide_anew"):
                 yield (
                     "refused, taken for done",
-                    _put(state, number, process._replace(at="done", told="taken")),
+                    _put(state, number, process._replace(at="done", result="taken")),
                 )
             elif not self._on("record_first") and process.sent:
                 yield "refused", _put(state, number, again)._replace(problem=OWN_CHANGE)
@@ -367,7 +370,7 @@ class Model:
                 yield "stored, answer lost", _put(stored, number, process._replace(sent=process.sent + 1))
                 yield "not stored, answer lost", _put(state, number, process._replace(sent=process.sent + 1))
             at = "done" if self._on("one_batch") or not plan.change else "record"
-            yield "stored", _put(stored, number, process._replace(at=at, told=plan.outcome))
+            yield "stored", _put(stored, number, process._replace(at=at, result=plan.outcome))
 
     def _refusal(self, state: State, process: Process, plan: Plan) -> str:
         """By what the store refuses it: the first operation that fails."""
@@ -434,14 +437,14 @@ class Model:
         return next((problem for problem, found in broken.items() if found), "")
 
     def _complete(self, state: State, number: int, process: Process) -> Steps:
-        told, message = process.told, process.message
+        result, message = process.result, process.message
         found = _record(state, self._id(process))
         reached = state if process.way != "message" else _completed(state, process)
-        if told == "applied" and message not in state.history[-1].log and not state.old:
-            reached = reached._replace(problem=WRONGLY_TOLD)
-        elif told == "taken" and found is None:
+        if result == "applied" and message not in state.history[-1].log and not state.old:
+            reached = reached._replace(problem=WRONGLY_DONE)
+        elif result == "taken" and found is None:
             reached = reached._replace(problem=LEFT_OUT)
-        elif told in ("nothing", "refused") and process.way == "message":
+        elif result in ("nothing", "refused") and process.way == "message":
             reached = reached._replace(silent=tuple(sorted({*reached.silent, message})))
         yield "completes it", _put(reached, number, Process(way=process.way, lives=process.lives))
 
@@ -474,7 +477,7 @@ class Model:
 
     def _expiry(self, state: State, now: Thing) -> Steps:
         in_time = any(
-            each.at != "idle" and each.in_time and each.told != "too old" for each in state.processes
+            each.at != "idle" and each.in_time and each.result != "too old" for each in state.processes
         )
         over = state.old and not in_time
         if over or not self._on("lives_as_long"):

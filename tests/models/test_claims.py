@@ -83,6 +83,6 @@ def test_the_search_finds_each_answer_that_the_page_promises() -> None:
 
 
 def test_rule_decision_and_code_refer_to_each_other_by_name() -> None:
-    told = set(re.findall(r"^- `(\w+)`:", DECISION, re.MULTILINE))
-    assert told == RULES == {rule for rule, _ in BROKEN}
+    documented = set(re.findall(r"^- `(\w+)`:", DECISION, re.MULTILINE))
+    assert documented == RULES == {rule for rule, _ in BROKEN}
     assert not RULES - words_of()

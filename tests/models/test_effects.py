@@ -93,7 +93,7 @@ def _only(wanted: str, found: str | None) -> str | None:
 
 
 def test_rule_decision_and_code_refer_to_each_other_by_name() -> None:
-    told = set(re.findall(r"^- `([\w-]+)`:", DECISION, re.MULTILINE))
-    assert told == RULES
+    documented = set(re.findall(r"^- `([\w-]+)`:", DECISION, re.MULTILINE))
+    assert documented == RULES
     assert {rule for rule, _, _ in BROKEN} == RULES
-    assert not told - words_of()
+    assert not documented - words_of()

@@ -20,7 +20,7 @@ from tests.models.reactions import (
     RULES,
     SKIPPED,
     TWICE,
-    WRONGLY_TOLD,
+    WRONGLY_DONE,
     Model,
     Story,
     any_problem,
@@ -47,7 +47,7 @@ BROKEN = [
     ("record_first", OWN_CHANGE, ONE),
     ("original_id", TWICE, Story(copies=2, comes=1)),
     ("name_of_the_reaction", TWICE, Story(operator="apply")),
-    ("record_says_which", WRONGLY_TOLD, Story(operator="discard")),
+    ("record_says_which", WRONGLY_DONE, Story(operator="discard")),
     ("at_its_version", OVERWRITTEN, OTHER),
     ("decide_anew", LEFT_OUT, OTHER),
     ("newest_for_a_no", OLD_NO, Story(react="needs-other", other=True)),
@@ -89,7 +89,7 @@ HOW = {
     "cursor": ("receives message 2", "stored", "stored"),
     "next_only": ("receives message 2", "stored"),
 }
-"""Steps of the shortest trace, in order, as the page of the protocols tells them."""
+"""Steps of the shortest trace, in order, as the page of the protocols lists them."""
 
 LARGER = [
     Story(react="makes", deletes=True, ages=True),
@@ -138,7 +138,9 @@ def test_without_a_rule_the_search_finds_what_it_prevents(rule: str, problem: st
     assert found.trace is not None
     assert found.trace[-1] == problem
     steps = iter(found.trace)
-    assert all(any(told in step for step in steps) for told in HOW.get(rule, ())), "\n".join(found.trace)
+    assert all(any(documented in step for step in steps) for documented in HOW.get(rule, ())), "\n".join(
+        found.trace
+    )
 
 
 def test_a_message_for_several_targets_misses_none() -> None:
@@ -152,7 +154,7 @@ def test_a_message_for_several_targets_misses_none() -> None:
 
 def test_rule_decision_and_code_refer_to_each_other_by_name() -> None:
     listed = re.findall(r"^- ((?:`\w+`(?:, )?)+):", DECISION, re.MULTILINE)
-    told = {rule for line in listed for rule in re.findall(r"`(\w+)`", line)}
-    assert told == RULES | reaction_targets.RULES
+    documented = {rule for line in listed for rule in re.findall(r"`(\w+)`", line)}
+    assert documented == RULES | reaction_targets.RULES
     assert {rule for rule, _, _ in BROKEN} == RULES
-    assert not told - words_of()
+    assert not documented - words_of()

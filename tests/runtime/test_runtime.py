@@ -202,7 +202,7 @@ EVENT = {
 }
 
 
-@pytest.mark.parametrize("properties", [{"aggregateType": "contact"}, {}], ids=["told", "as before"])
+@pytest.mark.parametrize("properties", [{"aggregateType": "contact"}, {}], ids=["named", "as before"])
 async def test_the_subscriber_takes_a_message_as_the_host_sends_it(
     host: Host, contacts: ContainerProxy, caplog: pytest.LogCaptureFixture, properties: dict[str, str]
 ) -> None:

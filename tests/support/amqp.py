@@ -29,7 +29,7 @@ class Lines:
     cut: float = 0.0
     """The connection ends; what was written is not carried any more."""
     half_open: float = 0.0
-    """Nothing is carried from now on, and nobody is told."""
+    """Nothing is carried from now on, and neither side learns of it."""
     slow: float = 0.0
     """What is written takes up to the longest way, and what follows it waits behind it."""
     longest_way_seconds: float = 3.0
@@ -154,7 +154,7 @@ class _End(asyncio.Transport):
         assert isinstance(protocol, asyncio.Protocol)
         self.protocol = protocol
         self.gone = False
-        """Whether the protocol was told that the connection is lost."""
+        """Whether the protocol knows that the connection is lost."""
         self._connection = connection
         self._context = context
         self._loop = asyncio.get_running_loop()
@@ -239,7 +239,7 @@ class _End(asyncio.Transport):
         return self._reading and not self._closing
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """There is no socket to tell of."""
+        """There is no socket to name."""
         return default
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
@@ -248,7 +248,7 @@ class _End(asyncio.Transport):
         self.protocol = protocol
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """Whoever has it now."""
+        """Its present holder."""
         return self.protocol
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:

@@ -213,7 +213,7 @@ class Topic:
     ) -> list[ServiceBusReceivedMessage]:
         """Complete and return ``count`` messages of an aggregate, or as many as came in time.
 
-        What is taken with them, of others in their session, is kept for whoever asks for it.
+        What is taken with them, of others in their session, is kept until somebody asks for it.
         """
         session = session_of(AggregateKey(of, aggregate), SESSIONS)
         kept = self._kept[of, aggregate]

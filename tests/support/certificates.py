@@ -1,4 +1,4 @@
-"""A certificate for localhost that its owner has signed: nobody trusts it who was not told to."""
+"""A certificate for localhost that its owner has signed: only a client that is configured to trusts it."""
 
 import ssl
 from datetime import UTC, datetime, timedelta

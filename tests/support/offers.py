@@ -111,7 +111,7 @@ class Offers:
         return made
 
     def aggregates(self) -> Aggregates:
-        """As whoever makes and changes offers has it: nothing is lost."""
+        """The container of those who make and change offers: nothing is lost."""
         container = self.container()
         container.fate = no_loss()
         return aggregates_over(container)

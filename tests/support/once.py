@@ -2,7 +2,7 @@
 
 aiohttp by itself repeats GET, PUT, DELETE and other idempotent requests after a disconnect, even on a fresh connection,
 so that the answer to the repetition looks like the answer to the request. Here each request has a connection of its
-own, and a failure tells whether the request may have been served.
+own, and a failure says whether the request may have been served.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Whether an answer is one that docs/use/openapi.json tells: its status, headers, type and every field of it."""
+"""Whether an answer is one that docs/use/openapi.json describes: its status, headers, type and every field of it."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from tests.support.paths import ROOT
 
 FILE = ROOT / "docs" / "use" / "openapi.json"
-_NOT_TOLD = {
+_UNDOCUMENTED = {
     "content-type", "content-length", "date", "server", "x-content-type-options", "access-control-expose-headers",
     "content-security-policy", "referrer-policy", "cross-origin-opener-policy", "permissions-policy",
 }  # fmt: skip
@@ -46,7 +46,7 @@ def resolved(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def closed(schema: Any) -> Any:
-    """A schema that allows no field but its own: an answer must hold nothing that the document does not tell."""
+    """A schema that allows no field but its own: an answer must hold nothing that the document does not describe."""
     if isinstance(schema, list):
         return [closed(inner) for inner in schema]
     if not isinstance(schema, dict):
@@ -58,30 +58,30 @@ def closed(schema: Any) -> Any:
 
 
 def problems_of(value: Any, schema_name: str) -> list[str]:
-    """What of a value the schema does not tell."""
+    """What of a value the schema does not describe."""
     schema = closed(document()["components"]["schemas"][schema_name])
     checker = Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
     return [f"{error.json_path}: {error.message}" for error in checker.iter_errors(value)]
 
 
 def untold(method: str, path: str, status: int, headers: Mapping[str, str], body: bytes) -> list[str]:
-    """What of an answer the document does not tell."""
-    told = document()["paths"][path][method.lower()]["responses"].get(str(status))
-    if told is None:
+    """What of an answer the document does not describe."""
+    documented = document()["paths"][path][method.lower()]["responses"].get(str(status))
+    if documented is None:
         return [f"{method} {path} is answered {status}"]
-    told = resolved(told)
+    documented = resolved(documented)
     found = [
         f"the header {name}"
         for name in headers
-        if name.lower() not in {each.lower() for each in told.get("headers", {})} | _NOT_TOLD
+        if name.lower() not in {each.lower() for each in documented.get("headers", {})} | _UNDOCUMENTED
         and not (status >= 400 and name.lower() == "cache-control")
     ]
     media_type = headers.get("Content-Type", "").partition(";")[0]
     if not body:
-        return found + (["no body"] if told.get("content") and status != 304 else [])
-    if media_type not in told.get("content", {}):
+        return found + (["no body"] if documented.get("content") and status != 304 else [])
+    if media_type not in documented.get("content", {}):
         return [*found, f"a body of type {media_type}"]
-    schema = told["content"][media_type].get("schema")
+    schema = documented["content"][media_type].get("schema")
     return found + (
         problems_of(json.loads(body), schema["$ref"].rpartition("/")[2])
         if schema and "json" in media_type

@@ -16,7 +16,7 @@ from tests.support.serving import serving
 
 @dataclass(frozen=True)
 class Span:
-    """What a process told of a span."""
+    """What a process exported of a span."""
 
     service: str
     name: str

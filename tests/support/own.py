@@ -36,7 +36,7 @@ TENANT, HIERARCHICAL, NESTED = (
 )
 
 
-NOWHERE = {
+UNREACHABLE = {
     "COSMOS": "AccountEndpoint=http://localhost:1/;AccountKey=a2V5;",
     "SERVICEBUS": "Endpoint=sb://localhost;SharedAccessKeyName=n;SharedAccessKey=a2V5;",
     "SERVICEBUS_TOPIC": "none",
@@ -120,7 +120,7 @@ async def world_of(
     """A world with a database of its own. Without a Service Bus nothing can be sent."""
     async with database_of(cosmos, service) as database:
         environment = {
-            **NOWHERE,
+            **UNREACHABLE,
             "COSMOS": cosmos.connection_string,
             "COSMOS_DATABASE": database.id,
             "SERVICEBUS_TOPIC": topic,

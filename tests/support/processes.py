@@ -4,7 +4,7 @@ Each takes the next file of tests until none is left, since the tests of a file 
 was imported and the process that forks the servers. As many processes as there are cores begin with the files that
 compute; all others have those that wait, and no other: so no core has nothing to do, nor more than it does well.
 
-A process that ends before its tests have is told as the failure of each of them. Where Python cannot fork,
+A process that ends before its tests have is reported as the failure of each of them. Where Python cannot fork,
 ``--processes 1`` is all there is.
 """
 
@@ -44,7 +44,7 @@ class _Process:
     """One that runs tests, as the first one sees it."""
 
     process: ForkProcess
-    told: Connection
+    reports: Connection
     file: File = ()
     """That it works on."""
     done: set[str] = field(default_factory=set)
@@ -53,30 +53,30 @@ class _Process:
     """Whether it has said that nothing was left."""
 
 
-class _Teller:
-    """Tells the first process all that it would have seen if the tests ran there."""
+class _Reporter:
+    """Reports to the first process all that it would have seen if the tests ran there."""
 
     def __init__(self, config: pytest.Config, to: Connection) -> None:
         self._config, self._to = config, to
 
-    def tell(self, what: str, **told: object) -> None:
-        self._to.send((what, told))
+    def pass_on(self, what: str, **reports: object) -> None:
+        self._to.send((what, reports))
 
     def pytest_runtest_logstart(self, nodeid: str, location: tuple[str, int | None, str]) -> None:
-        self.tell("pytest_runtest_logstart", nodeid=nodeid, location=location)
+        self.pass_on("pytest_runtest_logstart", nodeid=nodeid, location=location)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
-        self.tell("pytest_runtest_logreport", report=data)
+        self.pass_on("pytest_runtest_logreport", report=data)
 
     def pytest_runtest_logfinish(self, nodeid: str, location: tuple[str, int | None, str]) -> None:
-        self.tell("pytest_runtest_logfinish", nodeid=nodeid, location=location)
+        self.pass_on("pytest_runtest_logfinish", nodeid=nodeid, location=location)
 
     def pytest_warning_recorded(
         self, warning_message: warnings.WarningMessage, when: str, nodeid: str
     ) -> None:
         text = f"{warning_message.category.__name__}: {warning_message.message}"
-        self.tell(
+        self.pass_on(
             "warned",
             text=text,
             at=(warning_message.filename, warning_message.lineno),
@@ -147,26 +147,26 @@ def queue_of(places: Iterable[int]) -> int:
 
 def _fork(session: pytest.Session, files: Sequence[File], queues: Sequence[int]) -> _Process:
     context = multiprocessing.get_context("fork")
-    told, tell = context.Pipe(duplex=False)
-    process = context.Process(target=_work, args=(session, files, queues, tell))
+    reports, pass_on = context.Pipe(duplex=False)
+    process = context.Process(target=_work, args=(session, files, queues, pass_on))
     process.start()
-    tell.close()
-    return _Process(process, told)
+    pass_on.close()
+    return _Process(process, reports)
 
 
 def _hear(session: pytest.Session, files: Sequence[File], processes: Sequence[_Process]) -> None:
-    """Pass on what is told, until every process has ended."""
-    of = {each.told: each for each in processes}
+    """Pass on each report, until every process has ended."""
+    of = {each.reports: each for each in processes}
     while of:
-        for told in wait(list(of)):
-            assert isinstance(told, Connection)
-            process = of[told]
+        for reports in wait(list(of)):
+            assert isinstance(reports, Connection)
+            process = of[reports]
             try:
-                what, arguments = told.recv()
+                what, arguments = reports.recv()
             except (EOFError, pickle.UnpicklingError):
-                del of[told]
+                del of[reports]
                 if not process.ended:
-                    _tell_its_death(session, process)
+                    _report_death(session, process)
             else:
                 _pass_on(session, files, process, what, arguments)
             if session.shouldfail:
@@ -176,34 +176,34 @@ def _hear(session: pytest.Session, files: Sequence[File], processes: Sequence[_P
 
 
 def _pass_on(
-    session: pytest.Session, files: Sequence[File], process: _Process, what: str, told: dict[str, Any]
+    session: pytest.Session, files: Sequence[File], process: _Process, what: str, reports: dict[str, Any]
 ) -> None:
     hook = session.config.hook
     match what:
         case "begins":
-            process.file, process.done = files[told["place"]], set()
+            process.file, process.done = files[reports["place"]], set()
         case "ended":
             process.ended = True
         case "not_torn_down":
-            _fail(session, files[told["place"]][-1:], told["text"], "teardown")
+            _fail(session, files[reports["place"]][-1:], reports["text"], "teardown")
         case "warned":
-            at = told["at"]
-            message = warnings.WarningMessage(UserWarning(told["text"]), UserWarning, *at)
+            at = reports["at"]
+            message = warnings.WarningMessage(UserWarning(reports["text"]), UserWarning, *at)
             hook.pytest_warning_recorded.call_historic(
                 kwargs={
                     "warning_message": message,
-                    "when": told["when"],
-                    "nodeid": told["nodeid"],
+                    "when": reports["when"],
+                    "nodeid": reports["nodeid"],
                     "location": (*at, ""),
                 }
             )
         case "pytest_runtest_logreport":
-            report = hook.pytest_report_from_serializable(config=session.config, data=told["report"])
+            report = hook.pytest_report_from_serializable(config=session.config, data=reports["report"])
             hook.pytest_runtest_logreport(report=report)
         case _:
-            getattr(hook, what)(**told)
+            getattr(hook, what)(**reports)
             if what == "pytest_runtest_logfinish":
-                process.done.add(told["nodeid"])
+                process.done.add(reports["nodeid"])
 
 
 def _fail(session: pytest.Session, items: File, why: str, when: Literal["call", "teardown"] = "call") -> None:
@@ -212,7 +212,7 @@ def _fail(session: pytest.Session, items: File, why: str, when: Literal["call", 
         session.config.hook.pytest_runtest_logreport(report=report)
 
 
-def _tell_its_death(session: pytest.Session, dead: _Process) -> None:
+def _report_death(session: pytest.Session, dead: _Process) -> None:
     dead.process.join()
     code = dead.process.exitcode or 0
     how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
@@ -244,13 +244,13 @@ def _work(session: pytest.Session, files: Sequence[File], queues: Sequence[int],
     """In a process of its own: run file after file."""
     # Where all was started in the background it is ignored, and nothing would be torn down at an interruption.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    teller = _Teller(session.config, to)
-    take_over(session.config, teller)
+    reporter = _Reporter(session.config, to)
+    take_over(session.config, reporter)
     place = 0
     with contextlib.suppress(KeyboardInterrupt):
         try:
             for place in places_of(queues):
-                teller.tell("begins", place=place)
+                reporter.pass_on("begins", place=place)
                 # As if the session came after the last: what all tests share is kept, whatever this process runs then.
                 for item, following in itertools.pairwise([*files[place], session]):
                     session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
@@ -258,11 +258,11 @@ def _work(session: pytest.Session, files: Sequence[File], queues: Sequence[int],
             try:
                 session._setupstate.teardown_exact(None)  # as the runner does after the last test
             except Exception:  # noqa: BLE001 - whatever a fixture raises at its end
-                teller.tell("not_torn_down", place=place, text=traceback.format_exc())
-        teller.tell("ended")
+                reporter.pass_on("not_torn_down", place=place, text=traceback.format_exc())
+        reporter.pass_on("ended")
 
 
-def take_over(config: pytest.Config, teller: object) -> None:
+def take_over(config: pytest.Config, reporter: object) -> None:
     """What a test prints goes to a file of this process, and nothing of the tests is printed here."""
     plugins = config.pluginmanager
     capture = plugins.getplugin("capturemanager")
@@ -273,4 +273,4 @@ def take_over(config: pytest.Config, teller: object) -> None:
     printing = plugins.unregister(name="terminalreporter")
     if isinstance(printing, pytest.TerminalReporter):
         plugins.register(_Quiet(printing), "terminalreporter")
-    plugins.register(teller)
+    plugins.register(reporter)

@@ -95,23 +95,23 @@ def put_mark(heap: Heap | None, event: Event) -> Heap | None:
     return None
 
 
-def told(heap: str, mark: str, sequence: int | None = 1, **data: Any) -> Event:
+def message_for(heap: str, mark: str, sequence: int | None = 1, **data: Any) -> Event:
     """A message for a heap."""
-    told = {"heap": heap, "mark": mark, "correlationId": "request-7", **data}
+    message_for = {"heap": heap, "mark": mark, "correlationId": "request-7", **data}
     return Event(
         str(uuid4()),
         AggregateKey("offer", "o-1"),
         "OfferMade",
         sequence,
         datetime.now(UTC),
-        told,
+        message_for,
         source="/offers",
     )
 
 
 @dataclass
 class Clock:
-    """Tells the time, so many seconds later."""
+    """A clock that is so many seconds ahead."""
 
     later: timedelta = timedelta()
 

@@ -1,4 +1,4 @@
-"""A receiver of webhooks on loopback: it answers as it is told, in good and in bad HTTP, and keeps what it got."""
+"""A receiver of webhooks on loopback: it answers as the test asks, in good and in bad HTTP, and keeps what it got."""
 
 import asyncio
 import base64

@@ -18,7 +18,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def user(request: Request) -> str | None:
-    """As a program's own authentication would tell."""
+    """As a program's own authentication would say."""
     return request.headers.get("X-User")
 
 

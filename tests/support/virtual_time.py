@@ -1,4 +1,4 @@
-"""What waits for minutes is told in milliseconds: time passes when nobody has anything left to do."""
+"""What waits for minutes ends in milliseconds: time passes when nobody has anything left to do."""
 
 import random
 from collections.abc import Coroutine

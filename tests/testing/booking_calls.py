@@ -18,5 +18,5 @@ async def create_booking(req: func.HttpRequest) -> func.HttpResponse:
 @app.route(route="bookings/{id}", methods=["GET"])
 async def get_booking(req: func.HttpRequest) -> func.HttpResponse:
     found = await service().aggregates.read(Booking, str(req.route_params["id"]), ORIGIN)
-    told = [found.aggregate.state.title, req.params.get("wanted", ""), req.headers.get("x-trace", "")]
-    return func.HttpResponse(" ".join(told))
+    shown = [found.aggregate.state.title, req.params.get("wanted", ""), req.headers.get("x-trace", "")]
+    return func.HttpResponse(" ".join(shown))

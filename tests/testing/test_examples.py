@@ -70,9 +70,9 @@ async def test_an_example_runs(name: str, tmp_path: Path) -> None:
 
 
 def test_without_devstack_one_line_says_what_to_install() -> None:
-    told = run_module("tests.testing.without_devstack", folder=ROOT)
-    assert (told.code, told.err) == (0, "")
-    assert told.out.splitlines() == [
+    done = run_module("tests.testing.without_devstack", folder=ROOT)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines() == [
         f"{name} a test of a service needs devstack: pip install 'cosmos-outbox[testing]'"
         for name in NEED_DEVSTACK
     ]

@@ -31,10 +31,10 @@ async def test_what_a_service_declares_is_there_and_works(azure: LocalAzure) -> 
             return [each.id for each in page.items] == [made.aggregate_id]
 
         await eventually(listed)
-        [told] = await azure.receive("watch", 1)
-        await eventually(lambda: bookings.mailed == [told.id])
-    assert (told.data["action"], told.data["title"]) == ("BookingCreated", "A table")
-    assert told.properties["aggregateType"] == "booking"
+        [received] = await azure.receive("watch", 1)
+        await eventually(lambda: bookings.mailed == [received.id])
+    assert (received.data["action"], received.data["title"]) == ("BookingCreated", "A table")
+    assert received.properties["aggregateType"] == "booking"
 
 
 @pytest.mark.long
@@ -52,12 +52,12 @@ async def test_a_relay_of_its_own_forwards_and_is_stopped_started_and_killed(azu
 async def test_a_message_that_a_test_sends_is_received(azure: LocalAzure) -> None:
     sent = message(("booking", "7"), "SeatsChanged", 2, data={"seats": 3})
     await azure.send(sent)
-    [told] = await azure.receive("watch", 1)
-    assert (told.id, told.data) == (sent.id, sent.data)
+    [received] = await azure.receive("watch", 1)
+    assert (received.id, received.data) == (sent.id, sent.data)
     await azure.send(sent)
     began = time.monotonic()
     assert await azure.receive("watch", 1, within=1) == [], "the topic drops what it has seen"
-    assert time.monotonic() - began < 8, "so long as it was told to wait, and to open and close a connection"
+    assert time.monotonic() - began < 8, "so long as it had to wait, and to open and close a connection"
 
 
 def test_a_program_that_does_not_get_ready_fails_with_its_log(azure: LocalAzure) -> None:

@@ -46,14 +46,14 @@ async def resized(booking: Booking, seats: int, **more: Any) -> Receipt[Booking]
     )
 
 
-def told(memory: InMemory) -> list[tuple[str, int | None]]:
+def events_of(memory: InMemory) -> list[tuple[str, int | None]]:
     return [(event.action, event.sequence) for event in memory.events]
 
 
 async def test_a_change_is_stored_with_its_events_in_order(memory: InMemory) -> None:
     booking = (await booked()).aggregate
     receipt = await resized(booking, 4)
-    assert told(memory) == [("BookingCreated", 1), ("SeatsChanged", 2)]
+    assert events_of(memory) == [("BookingCreated", 1), ("SeatsChanged", 2)]
     assert (memory.events[1].correlation_id, memory.events[1].data["seats"]) == ("request-1", 4)
     found = await service().aggregates.read(Booking, booking.aggregate_id, ORIGIN)
     assert (found.aggregate.state.seats, found.etag) == (4, receipt.etag)
@@ -85,7 +85,7 @@ async def test_faults_come_when_they_are_asked_for(memory: InMemory) -> None:
     with pytest.raises(ConcurrentChange):
         await resized(booking, 4)
     assert memory.faults.pending == 0
-    assert told(memory) == [("BookingCreated", 1), ("SeatsChanged", 2)]
+    assert events_of(memory) == [("BookingCreated", 1), ("SeatsChanged", 2)]
 
 
 async def test_events_reach_read_model_and_effect_once_each(memory: InMemory) -> None:

@@ -1,4 +1,4 @@
-"""What tests are told in several processes is what one process would tell, and a process that dies hides no test."""
+"""Tests in several processes are reported as in one process, and a process that dies hides no test."""
 
 import os
 import subprocess
@@ -71,12 +71,12 @@ def run(
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     cases = ET.parse(report).iter("testcase")
-    told: dict[str, list[str]] = {}
+    failures: dict[str, list[str]] = {}
     for case in cases:
         if "name" not in case.attrib:
             continue  # a test that was broken off
-        told.setdefault(case.attrib["name"], []).extend(str(each.text) for each in case if each.text)
-    return ended, told
+        failures.setdefault(case.attrib["name"], []).extend(str(each.text) for each in case if each.text)
+    return ended, failures
 
 
 def processes(folder: Path, what: str) -> set[int]:
@@ -86,16 +86,16 @@ def processes(folder: Path, what: str) -> set[int]:
 
 @pytest.mark.long  # pytest in pytest
 def test_each_test_is_reported_once_and_its_failure_says_why(folder: Path) -> None:
-    ended, told = run(folder)
+    ended, failures = run(folder)
     assert ended.returncode == 1
     died = "its process ended by SIGKILL before the test did"
-    assert {name: wrong for name, wrong in told.items() if name in ("test_shares", "test_before", "test_warns")} == {
+    assert {name: each for name, each in failures.items() if name in ("test_shares", "test_before", "test_warns")} == {
         "test_shares": [], "test_before": [], "test_warns": [],
     }  # fmt: skip
-    assert (told["test_dies"], told["test_after"]) == ([died], [died])
-    assert "assert shared == 0" in told["test_prints_and_fails"][0]
-    assert "OSError: still in use" in told["test_last"][0]
-    assert len(told) == 7
+    assert (failures["test_dies"], failures["test_after"]) == ([died], [died])
+    assert "assert shared == 0" in failures["test_prints_and_fails"][0]
+    assert "OSError: still in use" in failures["test_last"][0]
+    assert len(failures) == 7
     for line in ("what it printed", "UserWarning: old"):
         assert line in ended.stdout
     assert "3 failed, 4 passed, 1 warning, 1 error" in ended.stdout

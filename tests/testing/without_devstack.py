@@ -1,4 +1,4 @@
-"""Says of each name of the kit what a reader is told who has no devstack. For a process of its own."""
+"""Prints, for each name of the kit, the error that a reader without devstack gets. For a process of its own."""
 
 import importlib
 import sys

@@ -198,9 +198,9 @@ class _Request:
             etag=answer.headers.get("ETag"),
         )
 
-    def _answered(self, number: int, outcome: Outcome, **told: Any) -> Answered:
+    def _answered(self, number: int, outcome: Outcome, **fields: Any) -> Answered:
         return Answered(
-            at=time.monotonic(), operation=self._operation, number=number, outcome=outcome, **told
+            at=time.monotonic(), operation=self._operation, number=number, outcome=outcome, **fields
         )
 
     def _body(self) -> dict[str, Any] | None:

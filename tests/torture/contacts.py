@@ -54,12 +54,12 @@ class Contacts:
             "company": company.get("companyName"),
             "city": company.get("city"),
             "country": company.get("country"),
-            "createdAt": _told(state.get("createdAt")),
-            "modifiedAt": _told(state.get("modifiedAt")),
+            "createdAt": _timestamp(state.get("createdAt")),
+            "modifiedAt": _timestamp(state.get("modifiedAt")),
         }
 
 
-def _told(time: str | None) -> str | None:
+def _timestamp(time: str | None) -> str | None:
     """In the form of docs/use/messages.md: UTC, without zeros at the end of the fraction."""
     if time is None:
         return None

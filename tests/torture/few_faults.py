@@ -77,9 +77,9 @@ def lost_answers(chance: random.Random, seconds: float) -> list[Strike]:
 
 
 def regions_failing_over(chance: random.Random, seconds: float) -> list[Strike]:
-    """Answers are lost, the region takes no writes for a while, and refusals do not tell which state they are about.
+    """Answers are lost, the region takes no writes for a while, and refusals do not say which state they are about.
 
-    All replicas lag, and contacts are parked meanwhile.
+    All replicas lag, and contacts are parked during it.
     """
     lag = {"kind": "lag", "seconds": 15.0, "count": None, "forSeconds": 6.0}
     lost = {"kind": "drop-after-commit", "operation": "batch", "count": 3}

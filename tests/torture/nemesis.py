@@ -74,7 +74,7 @@ class Nemesis:
     async def heal(self) -> None:
         """No fault is left that is still to happen. A service that is busy is asked again."""
         for service in (self.stack.cosmos, self.stack.servicebus):
-            while not await _arrange(service.faults.clear()):  # noqa: ASYNC110 - nobody tells when it is there again
+            while not await _arrange(service.faults.clear()):  # noqa: ASYNC110 - nothing announces that it is there again
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _strike(self, strike: Strike) -> None:

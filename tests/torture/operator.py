@@ -61,7 +61,7 @@ class Operator:
         found = collected.json()
         return (
             not left and not found["collected"] and bool(found.get("emptied", True))
-        )  # the version before tells it not
+        )  # the version before does not return it
 
     async def leave_it_to_the_timer(self) -> bool:
         """Collect the dead letters, and run the timer while something is set aside; whether nothing is.

@@ -132,7 +132,7 @@ def table(runs: Sequence[Run]) -> str:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run, tell, print the table."""
+    """Run, report, print the table."""
     arguments = _parse(argv)
     chosen = [bug for bug in PLANTED if not arguments.names or bug.name in arguments.names]
     seeds = [int(seed) for seed in arguments.seeds.split(",")]

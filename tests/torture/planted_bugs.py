@@ -122,7 +122,7 @@ PLANTED = (
         ("parked again", "parked twice", "two skip markers"),
     ),
     Planted(
-        "lost-answer-then-429-is-told-as-not-written",
+        "lost-answer-then-429-is-taken-for-not-written",
         "cosmos_outbox/cosmos/transaction.py",
         "                answer_lost = answer_lost or failure.answer_lost\n",
         "                answer_lost = failure.answer_lost and failure.kind is not Kind.THROTTLED\n",

@@ -108,7 +108,7 @@ async def running(
     page: int = 1000,
     page_of_the_worker: int = 1000,
 ) -> AsyncIterator[Stack]:
-    """Everything started and deployed, in ``folder``; the data stays there for whoever looks for a cause."""
+    """Everything started and deployed, in ``folder``; the data stays there to look for a cause."""
     stack = Stack(folder, workers, page)
     try:
         await asyncio.to_thread(stack.start)

@@ -1,7 +1,7 @@
 """A watcher notes each version of each entry of the directory that the container's change feed shows.
 
 At rest an entry may be right although it was wrong before: the next gap, or a walk, mends it. The feed shows what a
-reader could have seen meanwhile. It gives the newest version of an item, so a version that is soon replaced may be
+reader could have seen in between. It gives the newest version of an item, so a version that is soon replaced may be
 missing; of those that it shows, each comes after the one before.
 """
 

@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 CONTRACT = ROOT / "docs" / "use" / "events" / "asyncapi.json"
 
 WRONG = {
-    "a field that is not told": ("event.name.lastName", "event.name.nickname.length", "TS18046"),
+    "a field that is not declared": ("event.name.lastName", "event.name.nickname.length", "TS18046"),
     "another type": ("event.email;", "event.email.toFixed();", "TS2551"),
     "null is forgotten": ("event.company?.companyName", "event.company.companyName", "TS18047"),
     "a field that may be missing": (
@@ -107,8 +107,8 @@ def test_a_reader_compiles_with_the_generated_types(project: Path) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("mistake", WRONG)
 def test_a_reader_that_is_wrong_does_not_compile(project: Path, mistake: str) -> None:
-    right, wrong, told = WRONG[mistake]
+    right, wrong, code = WRONG[mistake]
     assert READER.count(right) == 1
     done = _compiled(project, READER.replace(right, wrong))
     assert done.returncode != 0
-    assert f"error {told}" in done.stdout, done.stdout
+    assert f"error {code}" in done.stdout, done.stdout

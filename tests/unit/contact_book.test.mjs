@@ -69,13 +69,13 @@ test("while its outcome is open the same change has the same key, and another ch
     sent.push({ url, ...options });
     const next = answers.shift();
     if (next === undefined) throw new TypeError("Failed to fetch");
-    return new Response(next === 204 ? null : JSON.stringify({ detail: "told" }), { status: next, headers: { ETag: '"1"', "Retry-After": "7" } });
+    return new Response(next === 204 ? null : JSON.stringify({ detail: "refused" }), { status: next, headers: { ETag: '"1"', "Retry-After": "7" } });
   };
   const change = new Change(), keys = () => sent.map((each) => each.headers["Idempotency-Key"]);
   const send = (text) => change.send("contacts/a", "PATCH", { etag: '"0"', body: { description: text } });
   await assert.rejects(send("x"), (error) => error instanceof Refused && error.isOpen && error.status === 0);
   answers.push(503, 200, 200, 400, 200, 204);
-  await assert.rejects(send("x"), (error) => error.isOpen && error.retryAfter === 7 && error.message === "told");
+  await assert.rejects(send("x"), (error) => error.isOpen && error.retryAfter === 7 && error.message === "refused");
   assert.equal((await send("x")).etag, '"1"');
   await send("x");
   await assert.rejects(send("y"), (error) => !error.isOpen);

@@ -53,7 +53,7 @@ FLOORS: Sequence[tuple[str, ...]] = (
     ("packages/devstack/src/devstack",),
     ("cosmos_changefeed",),
 )
-"""From the top down: a folder imports from its own floor and from those below. CONTRIBUTING.md tells what is where."""
+"""From the top down: a folder imports from its own floor and from those below. CONTRIBUTING.md says what is where."""
 
 ONLY: Mapping[str, tuple[str, ...]] = {
     "examples": ("examples", "cosmos_outbox"),

@@ -1,4 +1,4 @@
-"""The edges of ASGI, a FastAPI router and an application: what comes in is bounded, and what no call takes is told."""
+"""The edges of ASGI, a FastAPI router and an application: input is bounded, and what no call takes is answered."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -13,7 +13,7 @@ from tests.unit.test_problems import mounted, router
 JSON = {"Content-Type": "application/json"}
 TASK = b'{"title": "Water the plants"}'
 LIMIT = 64 * 1024
-NOWHERE = "/api/tasks/0f8fad5b-d9cb-469f-a165-70867728950e"
+UNKNOWN = "/api/tasks/0f8fad5b-d9cb-469f-a165-70867728950e"
 both = pytest.mark.parametrize("of", [router, mounted])
 
 
@@ -66,8 +66,8 @@ async def test_a_request_with_two_keys_is_refused(of: Callable[[str], Any], seco
     ("method", "path", "allowed"),
     [
         ("DELETE", "/api/tasks", "GET, HEAD, POST"),
-        ("POST", NOWHERE, "DELETE, GET, HEAD, PATCH, PUT"),
-        ("GET", f"{NOWHERE}/finish", "POST"),
+        ("POST", UNKNOWN, "DELETE, GET, HEAD, PATCH, PUT"),
+        ("GET", f"{UNKNOWN}/finish", "POST"),
     ],
 )
 async def test_a_path_answers_the_methods_that_it_takes(

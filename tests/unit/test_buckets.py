@@ -1,4 +1,4 @@
-"""Which session an aggregate's events are in: the same for every process, and told by its id."""
+"""Which session an aggregate's events are in: the same for every process, and derived from its id."""
 
 from collections import Counter
 from uuid import UUID

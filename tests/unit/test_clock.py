@@ -34,7 +34,7 @@ def at(moment: datetime) -> Sources:
     return replace(SYSTEM, now=lambda: moment)
 
 
-async def told_after_a_pause() -> datetime:
+async def now_after_a_pause() -> datetime:
     await asyncio.sleep(0)
     return utc_now()
 
@@ -42,7 +42,7 @@ async def told_after_a_pause() -> datetime:
 async def test_two_instances_in_one_loop_have_two_clocks() -> None:
     async def instance(moment: datetime) -> list[datetime]:
         with using(at(moment)):
-            return [await told_after_a_pause() for _ in range(3)]
+            return [await now_after_a_pause() for _ in range(3)]
 
     later = NOON + timedelta(hours=1)
     assert [*await asyncio.gather(instance(NOON), instance(later))] == [[NOON] * 3, [later] * 3]
@@ -50,7 +50,7 @@ async def test_two_instances_in_one_loop_have_two_clocks() -> None:
 
 async def test_a_task_and_a_thread_keep_the_sources_of_their_block() -> None:
     with using(at(NOON)):
-        task = asyncio.create_task(told_after_a_pause())
+        task = asyncio.create_task(now_after_a_pause())
         assert await asyncio.to_thread(utc_now) == NOON
     assert utc_now() != NOON
     assert await task == NOON
@@ -116,7 +116,7 @@ NAMES = {
     "asyncio.get_running_loop()": {"time", "call_at"},
     "asyncio": {"timeout_at"},
 }
-"""Owner and attribute, or module and name: what tells the time, makes an id or draws a lot."""
+"""Owner and attribute, or module and name: what reads the time, makes an id or draws a lot."""
 ATTRIBUTES = {each for names in NAMES.values() for each in names}
 
 EXCEPTIONS = {

@@ -39,7 +39,7 @@ class DatedTask(Task):
 
 
 class TaskReminded(DomainEvent):
-    """It tells what no changed property does."""
+    """It holds what no changed property does."""
 
     action: Literal["TaskReminded"] = "TaskReminded"
 

@@ -1,6 +1,6 @@
 """Every property of a contact is whole: its event, its removal, its rule in the API, its place in old documents.
 
-The tests go by the fields of ``ContactDetails``: who adds a property is told here what else the property needs.
+The tests go by the fields of ``ContactDetails``: whose failures name, for a new property, what else the property needs.
 """
 
 import inspect

@@ -156,7 +156,7 @@ def homonyms(place: str) -> Iterator[str]:
                 found[node.name] = name
 
 
-PLAIN = (*OUR_OWN, "examples", "tools", DEVSTACK, "packages/simulation")
+PLAIN = (*OUR_OWN, "examples", "tools", "tests", DEVSTACK, "packages/simulation")
 DIALECT = re.compile(
     r"(?:(?<![A-Za-z])(?i:t(?:old|ells?|elling)|who(?:ever)|mean(?:while)|no(?:where))|T(?:old|ells?|elling))(?![a-z])"
 )

@@ -74,7 +74,7 @@ def written(record: logging.LogRecord) -> str:
 
 
 def test_what_others_have_written_makes_no_line_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
-    """A message's subject, its correlation id, and an error that tells either."""
+    """A message's subject, its correlation id, and an error that quotes either."""
     with correlated(FORGED):
         _log.warning("the subject is %s", FORGED)
         _log.warning("failed: %s", ValueError(FORGED))

@@ -230,7 +230,7 @@ class Named(Base):
 
 
 class NamedMade(BookingEvent):
-    """Told apart from its twin by these words alone."""
+    """Differs from its twin by these words alone."""
 
     action: Literal["NamedMade"] = "NamedMade"
     guest: Guest
@@ -239,28 +239,28 @@ class NamedMade(BookingEvent):
 
 
 class NamedMoved(BookingEvent):
-    """Told apart from its twin by these words alone."""
+    """Differs from its twin by these words alone."""
 
     action: Literal["NamedMoved"] = "NamedMoved"
     table: int
 
 
 class NamedNoted(BookingEvent):
-    """Told apart from its twin by these words alone."""
+    """Differs from its twin by these words alone."""
 
     action: Literal["NamedNoted"] = "NamedNoted"
     note: str | None
 
 
 class NamedCancelled(BookingEvent):
-    """Told apart from its twin by these words alone."""
+    """Differs from its twin by these words alone."""
 
     action: Literal["NamedCancelled"] = "NamedCancelled"
     cancelled: bool
 
 
 class NamedCancelledAt(BookingEvent):
-    """Told apart from its twin by these words alone."""
+    """Differs from its twin by these words alone."""
 
     action: Literal["NamedCancelledAt"] = "NamedCancelledAt"
     cancelled_at: Timestamp | None

@@ -379,7 +379,7 @@ def test_an_integer_of_a_state_that_the_store_would_change_is_refused(value: int
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 def test_a_number_of_a_state_that_json_has_no_form_for_is_refused(value: float) -> None:
-    """The store answers 400, which says to whoever asked that the service is not set up correctly."""
+    """The store answers 400, which says to the caller that the service is not set up correctly."""
 
     class Measured(ContactState):
         points: float

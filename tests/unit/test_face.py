@@ -1,4 +1,4 @@
-"""The public face is small, and it is enough: whoever shows how the library is used imports nothing else of it.
+"""The public face is small, and it is enough: examples and pages import nothing else of it.
 
 The face is computed from ``__all__``: the root's, and that of each module beside the root that has one.
 """
@@ -53,7 +53,7 @@ def test_a_program_imports_nothing_of_the_library_but_its_face(program: str) -> 
 
 
 def test_the_root_has_few_names() -> None:
-    assert len(cosmos_outbox.__all__) <= MOST_NAMES, "whoever adds a name takes another away"
+    assert len(cosmos_outbox.__all__) <= MOST_NAMES, "a name that is added takes the place of another"
 
 
 def test_the_root_lists_which_modules_are_public() -> None:
@@ -73,7 +73,7 @@ def test_a_name_is_imported_from_where_a_type_checker_finds_it(name: str) -> Non
 
 @pytest.mark.parametrize("name", sorted(faces()))
 def test_a_name_that_is_not_there_is_an_error_to_a_type_checker(name: str) -> None:
-    """A module that has ``__getattr__`` has every name, as far as a type checker can tell."""
+    """A module that has ``__getattr__`` has every name, as far as a type checker knows."""
     defined = ast.parse(modules()[name].read_text()).body
     assert not [
         each.name for each in defined if isinstance(each, ast.FunctionDef) and each.name == "__getattr__"

@@ -1,4 +1,4 @@
-"""A page of the feed ends in time, and whoever runs the relay is told when it does not."""
+"""A page of the feed ends in time, and operators learn when it does not."""
 
 import asyncio
 import logging

@@ -401,13 +401,13 @@ def _leaves(kind: type[Exception]) -> set[type[Exception]]:
 def test_no_error_that_a_caller_can_meet_is_without_a_status() -> None:
     met = {kind for kind, _, _ in STATUS_OF} | {errors.OutcomeUnknown}
     bases = {errors.OutboxError, InfraError, RequestError}
-    told_as_not_stuck = {errors.NotParked}
+    shown_as_not_stuck = {errors.NotParked}
     of_operators = {
         *(inbox.NotApplied, inbox.OutOfOrder, inbox.RecordChanged),
         *(inbox.ConcurrentUpdate, inbox.StoreUnavailable),
     }
     of_infra = _leaves(RequestError) | {Misconfigured, Overloaded}
-    assert met == (_leaves(errors.OutboxError) | of_infra | of_operators) - bases - told_as_not_stuck
+    assert met == (_leaves(errors.OutboxError) | of_infra | of_operators) - bases - shown_as_not_stuck
 
 
 def test_a_misconfigured_service_logs_what_and_does_not_answer_it(caplog: pytest.LogCaptureFixture) -> None:
@@ -469,7 +469,7 @@ def test_a_request_is_known_by_the_json_value_that_was_sent(same: bytes) -> None
     [b'{"a": 1, "b": null}', b'{"a": "1"}', b'{"a": 2}', b'{"A": 1}', b'{"a": [1]}', b'{"a": true}'],
 )
 def test_another_json_value_is_another_request_even_of_equal_meaning(other: bytes) -> None:
-    """``null`` and a field that is left out: a later version of the service may tell the two apart."""
+    """``null`` and a field that is left out: a later version of the service may distinguish the two."""
     assert fingerprint(other) != fingerprint(b'{"a": 1}')
 
 

@@ -63,7 +63,7 @@ TOMBSTONES = timedelta(days=10)
 def making(
     entries: FakeEntries[State], source: FakeSource[State], *, at: datetime = NOON
 ) -> StateInbox[State]:
-    """Its first event tells all."""
+    """Its first event holds the whole state."""
     return StateInbox(
         entries,
         source,
@@ -124,7 +124,7 @@ async def test_an_entry_that_a_restore_has_lowered_takes_the_next_event() -> Non
 
 
 async def test_a_remembered_entry_serves_only_a_write_at_its_version() -> None:
-    """Another process has gone on meanwhile."""
+    """Another process has gone on in between."""
     entries, source = FakeEntries[State](), source_at(1)
     ours, others = making(entries, source), making(entries, source)
     await ours.handle(event(1))

@@ -1,4 +1,4 @@
-"""What a list is asked for in the query is checked by name, and each page tells the address of the next."""
+"""What a list is asked for in the query is checked by name, and each page has the address of the next."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta

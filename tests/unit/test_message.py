@@ -185,7 +185,7 @@ def test_a_subscriber_reads_of_which_aggregate_an_event_is() -> None:
     )
     body = b"".join(message.body)
     properties = {str(name): value for name, value in (message.application_properties or {}).items()}
-    for known in (properties, {}):  # without properties: from before messages told the type
+    for known in (properties, {}):  # without properties: from before messages had the type
         event = READER.event(body, known)
         assert event is not None
         assert event.aggregate == ("contact", str(CONTACT_ID))

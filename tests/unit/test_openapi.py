@@ -43,7 +43,9 @@ def test_every_call_has_its_responses_a_description_and_an_example() -> None:
     for path, calls in document()["paths"].items():
         for method, call in calls.items():
             [good, *_] = [resolved(each) for status, each in call["responses"].items() if status < "300"]
-            assert "content" in good or "204" in call["responses"], f"{method} {path}: tell what it gives"
+            assert "content" in good or "204" in call["responses"], (
+                f"{method} {path}: describe what it answers"
+            )
             assert call["summary"]
             assert call["description"]
             for each in call["parameters"]:

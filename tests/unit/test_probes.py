@@ -1,4 +1,4 @@
-"""Probes over a real socket: what they answer, and that whoever asks in a wrong way gets little."""
+"""Probes over a real socket: what they answer, and that a wrong request gets little."""
 
 import asyncio
 import logging
@@ -112,7 +112,7 @@ async def test_who_says_nothing_is_cut_off(
 async def test_idle_connections_do_not_keep_the_platforms_probes_out(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else whoever reaches the port has the worker restarted: a probe without an answer is one that failed."""
+    """Else anybody who reaches the port has the worker restarted: a probe without an answer is one that failed."""
     monkeypatch.setattr(probes, "ANSWER_SECONDS", 3_600.0)
     async with served(Sick(), caplog) as port:
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(probes.MOST_CONNECTIONS)]

@@ -1,4 +1,4 @@
-"""What a transport does not give is said, so that whoever writes a subscriber knows."""
+"""A transport names the guarantees that it lacks, for the authors of subscribers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whatever lies in a Storage queue can be told and set aside: no message stops the one who reads the queue."""
+"""Whatever lies in a Storage queue is read or set aside: no message stops the reader of the queue."""
 
 import json
 

@@ -12,7 +12,7 @@ from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder, ReactionRecord
 from cosmos_outbox.cosmos.inbox.reactions import ReactionInbox
 from cosmos_outbox.inbox.errors import NotApplied, ReactionRefused
 from cosmos_outbox.inbox.receiver import MARGIN
-from tests.support.reactions import Heap, put_mark, told
+from tests.support.reactions import Heap, message_for, put_mark
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LIVES = timedelta(days=61)
@@ -46,10 +46,12 @@ def _drawn(chance: random.Random, most: timedelta) -> timedelta:
     return most * chance.uniform(-1, 1)
 
 
-async def _told_at(times: Sequence[timedelta], wrong: Sequence[timedelta], publisher: timedelta) -> Expiring:
+async def _handled_at(
+    times: Sequence[timedelta], wrong: Sequence[timedelta], publisher: timedelta
+) -> Expiring:
     """A message that comes at these times after it was made, each to an instance with a clock of its own."""
     reactions = Expiring()
-    message = told("h", "a")
+    message = message_for("h", "a")
     object.__setattr__(message, "created_at", NOON + publisher)
     stored = cast(Any, reactions)
     for time, by in zip(times, wrong, strict=True):
@@ -71,10 +73,10 @@ async def test_no_clocks_that_are_wrong_by_half_a_day_apply_a_message_twice() ->
         )  # that one may be wrong by any time
         days = sorted(chance.choice([chance.uniform(0, 3), chance.uniform(55, 66)]) for _ in range(6))
         wrong = [_drawn(chance, MARGIN / 4) for _ in days]
-        found = await _told_at([timedelta(days=each) for each in days], wrong, publisher)
+        found = await _handled_at([timedelta(days=each) for each in days], wrong, publisher)
         assert len(found.written) <= 1, f"seed {seed}"
 
 
 @pytest.mark.parametrize("days", [0.6, 100])
 async def test_a_message_from_the_future_waits(days: float) -> None:
-    assert (await _told_at([timedelta()], [timedelta()], timedelta(days=days))).written == []
+    assert (await _handled_at([timedelta()], [timedelta()], timedelta(days=days))).written == []

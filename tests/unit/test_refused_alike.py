@@ -29,9 +29,9 @@ class Refusing(BusPublisher):
     """The aggregates for which a page has no time left."""
 
     async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
-        return [self._told(group) for group in page]
+        return [self._outcome(group) for group in page]
 
-    def _told(self, group: AggregateEvents) -> Outcome:
+    def _outcome(self, group: AggregateEvents) -> Outcome:
         if group.aggregate.id in self.late:
             return Unknown(0, "the receiver did not take the events in time")
         reason = NEVER if self.refuses_all else self.reasons.get(group.aggregate.id)
@@ -76,7 +76,7 @@ def event(contact: str, sequence: int = 1) -> FeedEvent:
 async def test_a_page_refused_as_a_whole_waits_unparked_until_patience_ends(
     bench: Bench, never: type[Refused | Failing]
 ) -> None:
-    """Or one at which a broker fails that does not tell whether it took others meanwhile."""
+    """Or one at which a broker fails that does not say whether it took others in between."""
     bench.publisher.never = never
     bench.publisher.refuses_all = True
     while bench.now < PATIENCE_SECONDS:

@@ -1,4 +1,4 @@
-"""What the relay has forwarded is told by the oldest change that waits, and by nothing where a lease is missing."""
+"""How far the relay is follows from the oldest change that waits, and is unknown where a lease is missing."""
 
 from datetime import UTC, datetime
 

@@ -204,11 +204,11 @@ async def test_another_operator_who_discards_again_gets_the_first_answer(
 async def test_what_is_discarded_while_it_is_applied_is_not_reported_as_applied() -> None:
     records, wanted = await one_record(None)
 
-    async def meanwhile(_: Event) -> None:
-        await retrier(Handler(), records).discard(wanted, "meanwhile")
+    async def discard_during(_: Event) -> None:
+        await retrier(Handler(), records).discard(wanted, "in between")
 
     with pytest.raises(NotApplied):
-        await Retrier(read, meanwhile, records, timedelta(days=1), lambda: NOON).apply(wanted)
+        await Retrier(read, discard_during, records, timedelta(days=1), lambda: NOON).apply(wanted)
 
 
 async def test_a_run_without_time_closes_and_tries_nothing() -> None:

@@ -1,4 +1,4 @@
-"""A service borrows no name from another one, and a command works for the service that it is told."""
+"""A service borrows no name from another one, and a command works for the service that it is given."""
 
 import sys
 from pathlib import Path
@@ -61,7 +61,7 @@ def test_a_service_is_found_by_its_module_or_by_its_own_name(name: str) -> None:
     assert load_service(name) is contacts
 
 
-@pytest.mark.parametrize("name", ["nowhere", "infra.nowhere", "infra.bootstrap.wire", "json", "infra"])
+@pytest.mark.parametrize("name", ["missing", "infra.missing", "infra.bootstrap.wire", "json", "infra"])
 def test_where_there_is_no_service_the_command_says_what_to_name(name: str) -> None:
     with pytest.raises(Misconfigured, match=f"--service {name}: there is no Service there"):
         load_service(name)

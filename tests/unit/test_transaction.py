@@ -23,7 +23,7 @@ LOST, THERE = replace(AWAY, answer_lost=True), Failure(Kind.CONFLICT, "there")
 
 @dataclass
 class Store:
-    """Answers one call after the other as it was told; then it takes the batch."""
+    """Answers one call after the other as the test asks; then it takes the batch."""
 
     answers: list[Failure]
     now: float = 0.0

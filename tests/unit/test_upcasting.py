@@ -24,12 +24,12 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def cents(data: Data) -> Data:
-    """Version 1 told the price in whole euros."""
+    """Version 1 had the price in whole euros."""
     return {**data, "price": data["price"] * 100}
 
 
 def with_currency(data: Data) -> Data:
-    """Version 2 told no currency."""
+    """Version 2 had no currency."""
     return {**data, "price": {"amount": data["price"], "currency": "EUR"}}
 
 
@@ -44,7 +44,7 @@ def event(data: Data, version: int | None, action: str = "Sold") -> Event:
     ("version", "price"), [(1, 5), (2, 500), (3, {"amount": 500, "currency": "EUR"}), (None, 5)]
 )
 def test_every_known_version_becomes_the_newest(version: int | None, price: object) -> None:
-    """One without a version is of the first: it was stored before versions were told, or by others."""
+    """One without a version is of the first: it was stored before events had versions, or by others."""
     given = event({"price": price, "by": "Ada"}, version)
     got = Upcasting(STEPS)(given)
     assert got.data == {"price": {"amount": 500, "currency": "EUR"}, "by": "Ada"}

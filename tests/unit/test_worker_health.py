@@ -102,7 +102,7 @@ async def test_what_one_lease_sends_does_not_hide_what_another_waits_for(
     health.forwarding.sent("0", 1)
     assert "delivered again" in caplog.text
     health.forwarding.failed("0", Unavailable("lease 0 waits"))
-    assert caplog.text.count("lease 0 waits") == 2, "what begins anew is told at once"
+    assert caplog.text.count("lease 0 waits") == 2, "what begins anew is logged at once"
 
 
 class Vital(SimpleNamespace):

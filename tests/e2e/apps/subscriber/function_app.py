@@ -20,7 +20,7 @@ class Guest(TolerantReader):
 
 
 def guest(event: Event) -> Guest:
-    """As the event tells it."""
+    """As the event has it."""
     return Guest.model_validate(event.data)
 
 
