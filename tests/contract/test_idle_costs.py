@@ -33,6 +33,7 @@ from cosmos_outbox.inbox.read_model import StateInbox
 from cosmos_outbox.inbox.receiver import Receiver
 from cosmos_outbox.inbox.set_aside import Collected
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.outbox.aggregate_block import AggregateBlock
 from cosmos_outbox.service import Wired
 from cosmos_outbox.servicebus.sessions import SILENCE_SECONDS, DeadLetters
 from devstack import provision
@@ -405,6 +406,32 @@ async def test_the_cost_of_a_read_is_documented(application: Wired, simulation: 
         assert answer.status_code == 200, answer.get_body()
         asked = simulation.taken()
         show_row(f"| {what} | {shown(asked)} | {charge(asked):.2f} |")
+
+
+async def test_the_cost_of_a_patch_that_changes_nothing_is_documented(
+    application: Wired, simulation: Simulation
+) -> None:
+    contact_id = (await contacts_of(application).create(DETAILS, ORIGIN)).aggregate.id
+    simulation.taken()
+    await contacts_of(application).revise(contact_id, lambda before: before, ORIGIN)
+    asked = simulation.taken()
+    told(f"| a PATCH that changes nothing | {shown(asked)} | {charge(asked):.2f} |")
+
+
+async def test_a_page_costs_no_more_the_more_contacts_are_parked(
+    application: Wired, simulation: Simulation
+) -> None:
+    lot = application.operator.parking.lot
+    keys = [AggregateKey("contact", str(number)) for number in range(130)]
+    block = AggregateBlock(keys[0], blocked_since=simulation.now)
+    await lot.read_blocks(keys[30:])  # connects
+    for parked, what in [(0, "none"), (30, "hundreds")]:
+        for key in keys[:parked]:
+            await lot.store(replace(block, aggregate=key))
+        simulation.taken()
+        assert not await lot.read_blocks(keys[30:])
+        asked = simulation.taken()
+        told(f"| a page's blocks, {what} parked | {shown(asked)} | {charge(asked):.2f} |")
 
 
 @pytest.mark.long

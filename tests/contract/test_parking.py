@@ -825,7 +825,7 @@ async def test_a_refused_document_is_parked_without_content_and_no_other_is(
             assert {n for n, one in enumerate(parked, 1) if "does not take" in one.reason} == odd
 
 
-@pytest.mark.parametrize("few_blocks", [2, 500])
+@pytest.mark.parametrize("few_blocks", [2, 10])
 async def test_the_blocks_of_a_large_page_are_found_whether_few_or_many(
     cosmos_lot: CosmosParkingLot, monkeypatch: pytest.MonkeyPatch, few_blocks: int
 ) -> None:

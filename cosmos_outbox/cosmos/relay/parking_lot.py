@@ -57,8 +57,8 @@ _WAITING = f"SELECT * {_OF_ONE} ORDER BY c.position"
 _LISTED_WAITING = of_fields(EVENT_FIELDS, _WAITING)
 _COUNT = f"SELECT COUNT(1) AS count {_OF_ONE}"
 
-FEW_AGGREGATES, FEW_BLOCKS = 20, 500
-"""Up to so many aggregates are read by name; for more, up to so many blocks are read at once."""
+FEW_AGGREGATES, FEW_BLOCKS = 20, 10
+"""Up to so many aggregates are read by name; for more, all blocks are read if there are no more than so many."""
 
 _RACES = 5
 _MANY = 100
