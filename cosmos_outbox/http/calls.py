@@ -12,7 +12,7 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from cosmos_outbox.http import conditions, listing, request
+from cosmos_outbox.http import listing, request
 from cosmos_outbox.http.answering import Answering, status_of
 from cosmos_outbox.http.message import READING, Answer, Handler, Request
 from cosmos_outbox.http.problems import UNKNOWN_PATH
@@ -95,7 +95,7 @@ class _Calls(Generic[A, D]):
     def listed(self) -> Iterator[Call]:
         resource, path, name = self._resource, self._resource.path, self._name
         one, plural = f"{path}/{{id}}", _snake(path)
-        dated = ["If-Unmodified-Since"] if conditions.has_dates(resource.kind) else []
+        dated = ["If-Unmodified-Since"] if request.has_dates(resource.kind) else []
         of_a_change = ("If-Match", "If-None-Match", "Idempotency-Key", *dated)
         if resource.create:
             yield self._call(
@@ -180,7 +180,7 @@ class _Calls(Generic[A, D]):
             wanted, body = self._id(req), request.json_object(req, *takes)
             model, resource = self._new(), self._resource
             assert resource.change is not None, "without it there is no such call"
-            change, (sent, etag) = resource.change, conditions.taken_from(body)
+            change, (sent, etag) = resource.change, request.taken_from(body)
 
             def apply(aggregate: A) -> None:
                 details = revised(model, resource.current(aggregate), resource.shown(aggregate), sent)
@@ -226,7 +226,7 @@ class _Calls(Generic[A, D]):
         action: str = "",
         has_body: bool = True,
     ) -> ChangeAnswer[A]:
-        kind, asked, origin = self._resource.kind, conditions.of_change(req, etag), self._origin(req)
+        kind, asked, origin = self._resource.kind, request.of_change(req, etag), self._origin(req)
         key, service = request.idempotency_key(req), self._service().outbox
         if key is None:
             receipt = await service.aggregates.change(

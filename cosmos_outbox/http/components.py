@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from cosmos_outbox.http.conditions import ETAG
+from cosmos_outbox.http.request import ETAG
 
 Schema = dict[str, Any]
 

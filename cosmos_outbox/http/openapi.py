@@ -19,9 +19,8 @@ from cosmos_outbox.http.components import (
     ref,
     template,
 )
-from cosmos_outbox.http.conditions import ETAG
 from cosmos_outbox.http.listing import AS_OF
-from cosmos_outbox.http.request import CORRELATION_HEADER
+from cosmos_outbox.http.request import CORRELATION_HEADER, ETAG
 from cosmos_outbox.http.resource import SEQUENCE, Resource
 from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.canonical import LARGEST_INTEGER

@@ -15,8 +15,7 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from cosmos_outbox.http import listing
-from cosmos_outbox.http.conditions import ETAG
-from cosmos_outbox.http.request import PAGE
+from cosmos_outbox.http.request import ETAG, PAGE
 from cosmos_outbox.http.validation import known
 from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.aggregate import STORED, Aggregate

@@ -16,10 +16,10 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlsplit
 
 from cosmos_outbox.http import problems
-from cosmos_outbox.http.conditions import ETAG, is_known, settled_modification
 from cosmos_outbox.http.listing import AS_OF
 from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.http.problems import FieldError
+from cosmos_outbox.http.request import ETAG, is_known, settled_modification
 from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.outbox.aggregate import Aggregate, ChangeAnswer, ETag, Page, Receipt, Versioned
 from cosmos_outbox.telemetry import correlation

@@ -13,7 +13,7 @@ from dataclasses import field
 
 from cosmos_outbox.cosmos.aggregates.deadlines import BEAT_SECONDS
 from cosmos_outbox.cosmos.relay.forwarding import why_of
-from cosmos_outbox.cosmos.relay.relay import VerifiedPage
+from cosmos_outbox.cosmos.relay.pages import VerifiedPage
 from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
 from cosmos_outbox.kernel.clock import machine, monotonic, new_id, randomness, utc_now

@@ -11,10 +11,11 @@ from random import Random
 import pytest
 
 from cosmos_outbox.cosmos.relay import parking
+from cosmos_outbox.cosmos.relay.pages import VerifiedPage
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedState
 from cosmos_outbox.cosmos.relay.parking import LONGEST_TRY_AGAIN_SECONDS, MAX_AGE_SECONDS
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
-from cosmos_outbox.cosmos.relay.relay import Relay, VerifiedPage
+from cosmos_outbox.cosmos.relay.relay import Relay
 from cosmos_outbox.kernel.clock import sources, using
 from cosmos_outbox.outbox.aggregate_block import AggregateBlock, Refusal
 from cosmos_outbox.outbox.errors import NotDelivered

@@ -7,8 +7,9 @@ import pytest
 from azure.servicebus.aio import ServiceBusSender
 from azure.servicebus.exceptions import ServiceBusConnectionError
 
+from cosmos_outbox.cosmos.relay.pages import VerifiedPage
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
-from cosmos_outbox.cosmos.relay.relay import Relay, VerifiedPage
+from cosmos_outbox.cosmos.relay.relay import Relay
 from cosmos_outbox.outbox.errors import FailureReason, NotDelivered
 from cosmos_outbox.outbox.feed import by_aggregate
 from cosmos_outbox.outbox.publisher import Accepted, CloudEvents, Refused, Unknown

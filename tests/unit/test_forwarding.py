@@ -9,8 +9,9 @@ import pytest
 from cosmos_outbox.cosmos.relay import forwarding
 from cosmos_outbox.cosmos.relay.forwarding import Forwarding, Instance, RelayFailures
 from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
+from cosmos_outbox.cosmos.relay.pages import VerifiedPage
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
-from cosmos_outbox.cosmos.relay.relay import Relay, VerifiedPage
+from cosmos_outbox.cosmos.relay.relay import Relay
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.loops import CallEnded
 from cosmos_outbox.outbox.aggregate_block import AggregateBlock

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cosmos_outbox.functions import operators as operations
-from cosmos_outbox.http import conditions
 from cosmos_outbox.http import request as edge
 from cosmos_outbox.http.message import Answer, Request
 from tests.support import contacts_http as http
@@ -58,7 +57,7 @@ async def test_no_request_makes_the_edge_fail(
         body,
     )
     for parse in (
-        http.contact_details, http.revision, conditions.of_change, edge.page_request, edge.idempotency_key, edge.origin,
+        http.contact_details, http.revision, edge.of_change, edge.page_request, edge.idempotency_key, edge.origin,
         edge.path_id, operations.wants_discarded, operations.events_request,
     ):  # fmt: skip
 

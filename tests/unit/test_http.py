@@ -12,7 +12,6 @@ import pytest
 from cosmos_outbox.functions import operators as operations
 from cosmos_outbox.functions.function_app import App, routes
 from cosmos_outbox.functions.http import http_function, paths
-from cosmos_outbox.http import conditions
 from cosmos_outbox.http import request as edge
 from cosmos_outbox.http.answering import STATUS_OF
 from cosmos_outbox.http.calls import calls, no_such_call
@@ -122,7 +121,7 @@ async def test_a_patch_that_is_a_list_is_refused() -> None:
     "header", ["", " ", ",", "abc", '"abc', 'abc"', '"a" "b"', '"a", *', "*, *", 'w/"a"', 'W/ "a"', "'a'"]
 )
 async def test_an_if_match_that_is_none_is_refused(header: str) -> None:
-    status, fields, _ = await refused(lambda: conditions.if_match(request(headers={"If-Match": header})))
+    status, fields, _ = await refused(lambda: edge.if_match(request(headers={"If-Match": header})))
     assert (status, fields) == (400, ["If-Match"])
 
 
@@ -212,11 +211,11 @@ def test_a_patch_may_remove_what_is_not_there(patch: dict[str, Any]) -> None:
     ],
 )
 def test_an_if_match_names_versions(header: str, versions: set[str]) -> None:
-    assert conditions.if_match(request(headers={"if-match": header})) == versions
+    assert edge.if_match(request(headers={"if-match": header})) == versions
 
 
 def test_without_an_if_match_any_version_will_do() -> None:
-    assert conditions.if_match(request()) == frozenset()
+    assert edge.if_match(request()) == frozenset()
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from cosmos_outbox.cosmos.relay.pages import PATIENCE_SECONDS, ForwardResult
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
-from cosmos_outbox.cosmos.relay.relay import PATIENCE_SECONDS, ForwardResult, Relay
+from cosmos_outbox.cosmos.relay.relay import Relay
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.outbox.errors import NotDelivered
 from cosmos_outbox.outbox.feed import FeedEvent

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from cosmos_outbox.cosmos.relay.pages import ForwardResult, SentCache, VerifiedPage
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
-from cosmos_outbox.cosmos.relay.relay import ForwardResult, Relay, SentCache, VerifiedPage
+from cosmos_outbox.cosmos.relay.relay import Relay
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.aggregate_block import AggregateBlock
 from cosmos_outbox.outbox.errors import NotDelivered, PreconditionFailed, Unavailable

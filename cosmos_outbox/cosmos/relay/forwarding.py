@@ -13,7 +13,8 @@ from datetime import datetime
 from typing import Any
 
 from cosmos_outbox.cosmos.aggregates.documents import EventReader
-from cosmos_outbox.cosmos.relay.relay import ForwardResult, Relay, VerifiedPage
+from cosmos_outbox.cosmos.relay.pages import ForwardResult, VerifiedPage
+from cosmos_outbox.cosmos.relay.relay import Relay
 from cosmos_outbox.cosmos.store.client import ContainerProxy
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
 from cosmos_outbox.kernel.clock import Clock, new_id, utc_now
