@@ -112,7 +112,7 @@ class Subscriptions:
         return Subscription(self._subscriber(of, inbox.handle, rules.reading, asked=inbox, in_order=True))
 
     def _reaction(self, of: ReactionDeclaration[Any]) -> Subscription:
-        from cosmos_outbox.cosmos.aggregates.aggregates import Lifetimes  # noqa: PLC0415 - each where it is declared
+        from cosmos_outbox.cosmos.aggregates.unit_of_work import Lifetimes  # noqa: PLC0415 - each where it is declared
         from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions, ReactionInbox  # noqa: PLC0415
 
         assert self.outbox is not None, "a reaction changes the service's own aggregates"

@@ -6,9 +6,10 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from cosmos_outbox.composition.transports import Clients
-from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates, CosmosUnitOfWork, Lifetimes
+from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
 from cosmos_outbox.cosmos.aggregates.documents import EventReader
 from cosmos_outbox.cosmos.aggregates.idempotency import CosmosClaims
+from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths, Value
 from cosmos_outbox.cosmos.transaction import OnCommit

@@ -14,8 +14,8 @@ from azure.servicebus.aio import ServiceBusClient
 from azure.storage.queue.aio import QueueServiceClient
 
 from cosmos_outbox.cosmos import transaction
-from cosmos_outbox.cosmos.aggregates.aggregates import CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.aggregates.idempotency import CosmosClaims
+from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container, Write, size_in_bytes
 from cosmos_outbox.kernel.aggregate_key import AggregateKey

@@ -6,8 +6,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from cosmos_outbox.cosmos.aggregates.aggregates import CosmosUnitOfWork
 from cosmos_outbox.cosmos.aggregates.documents import KeyRecord
+from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
 from cosmos_outbox.cosmos.store.container import StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.outbox.aggregate import Origin, Receipt

@@ -12,8 +12,8 @@ from uuid import uuid4
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from cosmos_outbox.cosmos.aggregates.aggregates import Lifetimes
 from cosmos_outbox.cosmos.aggregates.deadlines import Deadlines, deadlines_of
+from cosmos_outbox.cosmos.aggregates.unit_of_work import Lifetimes
 from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions, ReactionInbox
 from cosmos_outbox.cosmos.store.container import StoreFailed, Write

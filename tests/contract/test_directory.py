@@ -13,8 +13,9 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from application.directory import DirectoryEntry, Field, Search, entry_of, project
-from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates, CosmosUnitOfWork, Lifetimes
+from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
 from cosmos_outbox.cosmos.aggregates.idempotency import CosmosClaims
+from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
 from cosmos_outbox.cosmos.inbox.listing import CosmosItems, token_key
 from cosmos_outbox.cosmos.inbox.source import CosmosSource

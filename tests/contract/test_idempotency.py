@@ -10,9 +10,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates, Lifetimes
+from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
 from cosmos_outbox.cosmos.aggregates.documents import request_id
 from cosmos_outbox.cosmos.aggregates.idempotency import CosmosClaims
+from cosmos_outbox.cosmos.aggregates.unit_of_work import Lifetimes
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.aggregate import KeyedRequest, Receipt
 from cosmos_outbox.outbox.errors import (

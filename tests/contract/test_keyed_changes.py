@@ -12,8 +12,9 @@ from uuid import uuid4
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from cosmos_outbox.cosmos.aggregates.aggregates import ATTEMPTS, Aggregates, CosmosUnitOfWork, Lifetimes
+from cosmos_outbox.cosmos.aggregates.aggregates import ATTEMPTS, Aggregates
 from cosmos_outbox.cosmos.aggregates.idempotency import CosmosClaims
+from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import Item, Key
 from cosmos_outbox.kernel.clock import SYSTEM, using

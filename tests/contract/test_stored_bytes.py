@@ -17,8 +17,9 @@ from uuid import UUID
 
 import pytest
 
-from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates, Lifetimes
+from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
 from cosmos_outbox.cosmos.aggregates.documents import EventReader
+from cosmos_outbox.cosmos.aggregates.unit_of_work import Lifetimes
 from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions, ReactionInbox
 from cosmos_outbox.cosmos.transaction import OnCommit

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from cosmos_outbox.cosmos.aggregates.aggregates import Lifetimes
+from cosmos_outbox.cosmos.aggregates.unit_of_work import Lifetimes
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
 from cosmos_outbox.cosmos.inbox.reaction_decision import (

@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from cosmos_outbox.cosmos import transaction
-from cosmos_outbox.cosmos.aggregates.aggregates import CosmosUnitOfWork, Lifetimes
+from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind

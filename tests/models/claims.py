@@ -1,7 +1,7 @@
 """Requests with one idempotency key: every order of requests, crashes, lost answers, old reads, deletions and expiries.
 
 The model's rules have the names of ``docs/internals/decisions/0008-idempotency-key.md``, and so have the comments in
-``idempotency.py`` and ``aggregates.py`` of ``cosmos_outbox/cosmos/aggregates/``.
+``idempotency.py``, ``unit_of_work.py`` and ``aggregates.py`` of ``cosmos_outbox/cosmos/aggregates/``.
 Without one of them a search finds a promise broken; with all of them it finds none. Time is not counted: what can
 happen at any time, may; only what a rule keeps in order is in order.
 """

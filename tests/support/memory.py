@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from azure.cosmos.aio import CosmosClient
 
-from cosmos_outbox.cosmos.aggregates.aggregates import CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.aggregates.idempotency import CosmosClaims
+from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot

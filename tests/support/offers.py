@@ -9,8 +9,9 @@ from uuid import uuid4
 from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox import Aggregate, AggregateState, Timestamp, WireModel
-from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates, CosmosUnitOfWork, Lifetimes
+from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
 from cosmos_outbox.cosmos.aggregates.deadlines import Deadlines, deadlines_of
+from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.outbox.aggregate import Origin
 from cosmos_outbox.outbox.errors import Throttled, Unavailable
 from tests.support.losses import Failing, Fate, ProcessDied

@@ -10,7 +10,8 @@ from uuid import uuid4
 from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox import Aggregate, AggregateState, DomainEvent, Timestamp, WireModel
-from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates, CosmosUnitOfWork, Lifetimes
+from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
+from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions, ReactionInbox
 from cosmos_outbox.cosmos.transaction import OnCommit

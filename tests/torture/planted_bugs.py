@@ -91,7 +91,7 @@ PLANTED = (
     ),
     Planted(
         "update-without-if-match",
-        "cosmos_outbox/cosmos/aggregates/aggregates.py",
+        "cosmos_outbox/cosmos/aggregates/unit_of_work.py",
         "        return Write.replace(item, changed.etag)\n",
         '        return Write("replace", item)\n',
         "nothing",
@@ -179,10 +179,10 @@ PLANTED = (
     ),
     Planted(
         "repetition-is-refused-for-ever",
-        "cosmos_outbox/cosmos/aggregates/aggregates.py",
-        "                    return first_answer(record, wanted, found)\n                if answered",
-        '                    raise ConcurrentChange("the same request is being answered at this moment")\n'
-        "                if answered",
+        "cosmos_outbox/cosmos/aggregates/idempotency.py",
+        "                return first_answer(record, wanted, found)\n            if answered",
+        '                raise ConcurrentChange("the same request is being answered at this moment")\n'
+        "            if answered",
         "nothing",
         ("repetition refused",),
     ),

@@ -8,7 +8,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from cosmos_outbox.cosmos.aggregates.aggregates import ATTEMPTS, Aggregates, CosmosUnitOfWork, Lifetimes
+from cosmos_outbox.cosmos.aggregates.aggregates import ATTEMPTS, Aggregates
+from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.store.container import Container, Write
 from cosmos_outbox.cosmos.store.partition_key import Item, Key
 from cosmos_outbox.http.validation import validated

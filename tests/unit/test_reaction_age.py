@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from cosmos_outbox.cosmos.aggregates.aggregates import Lifetimes
+from cosmos_outbox.cosmos.aggregates.unit_of_work import Lifetimes
 from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder, ReactionRecord, SeenTarget, TargetRef
 from cosmos_outbox.cosmos.inbox.reactions import ReactionInbox
 from cosmos_outbox.inbox.errors import NotApplied, ReactionRefused

@@ -33,7 +33,10 @@ from dataclasses import field
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-from cosmos_outbox.cosmos.aggregates.documents import KeyRecord
+from cosmos_outbox.cosmos.aggregates.documents import (
+    KeyRecord,
+)
+from cosmos_outbox.cosmos.aggregates.unit_of_work import RETRY_SECONDS, CosmosUnitOfWork, back_off
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write, reported
 from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.partition_key import Item
@@ -46,6 +49,7 @@ from cosmos_outbox.outbox.aggregate import (
     ChangeAnswer,
     Changes,
     KeyedRequest,
+    Origin,
     Precondition,
     Receipt,
     Versioned,
@@ -53,10 +57,14 @@ from cosmos_outbox.outbox.aggregate import (
 from cosmos_outbox.outbox.errors import (
     AggregateNotFound,
     AnswerErased,
+    ChangeTooLarge,
     ConcurrentChange,
     IdempotencyKeyReused,
+    OutboxError,
+    PreconditionFailed,
     RefusedBefore,
     Unavailable,
+    Unpublishable,
 )
 
 
@@ -282,3 +290,129 @@ def _refusal(status: int, wanted: ChangeRequest[A], found: Versioned[A] | None) 
 def sequence_of(found: Versioned[Any] | None) -> int:
     """Returns the last sequence of an aggregate as it was read; 0: there is none."""
     return 0 if found is None else int(found.aggregate.state.last_sequence)
+
+
+async def once(
+    open_unit_of_work: Callable[[Origin], CosmosUnitOfWork],
+    wanted: ChangeRequest[A],
+    origin: Origin,
+    *,
+    attempts: int,
+) -> ChangeAnswer[A]:
+    """Carries out a request, or returns the first answer to its key."""
+    began = monotonic()
+    until, is_claimed = began + LONGEST_REQUEST_SECONDS, False
+    if isinstance(wanted, WantedNew):
+        until, is_claimed = wanted.claim.usable_until, not wanted.claim.is_new
+    for attempt in range(attempts):
+        if attempt > 1 and not await back_off(attempt, began + RETRY_SECONDS):
+            break
+        consistent = attempt > 0 or is_claimed
+        async with open_unit_of_work(origin) as work:
+            found = await _find(work, wanted, newest=consistent)
+            # state_then_record, record_before_no
+            if consistent and (record := await _find_record(work, wanted)):
+                return first_answer(record, wanted, found)
+            if answered := await _store_change(work, wanted, found, until, consistent=consistent):
+                return answered
+    async with open_unit_of_work(origin) as work:
+        # A duplicate may have won the last race (loser_answers).
+        found = await _find(work, wanted, newest=True)
+        if record := await _find_record(work, wanted):
+            return first_answer(record, wanted, found)
+    raise wanted.lost()
+
+
+def track_new(work: CosmosUnitOfWork, new: Aggregate[Any], fingerprint: str, lifetime_seconds: int) -> None:
+    """Tracks a new aggregate, and its record in the same transaction (rule ``one_batch``)."""
+    work.add(new)
+    work.add_record(KeyRecord(new.aggregate_id, fingerprint, made=new, lifetime_seconds=lifetime_seconds))
+
+
+async def _find(work: CosmosUnitOfWork, wanted: ChangeRequest[A], *, newest: bool) -> Versioned[A] | None:
+    if isinstance(wanted, WantedNew) and not newest:
+        return None  # the claim is new, so nothing has its id yet
+    try:
+        return await work.get(
+            wanted.kind, wanted.aggregate_id, partition_key=wanted.partition_key, newest=newest
+        )
+    except AggregateNotFound:
+        return None
+
+
+async def _find_record(work: CosmosUnitOfWork, wanted: ChangeRequest[A]) -> KeyRecord[A] | None:
+    return await work.find_record(wanted.kind, wanted.record, wanted.partition_key)
+
+
+async def _store_change(
+    work: CosmosUnitOfWork,
+    wanted: ChangeRequest[A],
+    found: Versioned[A] | None,
+    until: float,
+    *,
+    consistent: bool,
+) -> ChangeAnswer[A] | None:
+    """Stores the change; None: decide again with a consistent read (``newest_for_a_no``, ``decide_anew``)."""
+    if isinstance(wanted, WantedNew):
+        if found is not None:
+            raise wanted.lost()
+        track_new(work, wanted.new, wanted.fingerprint, wanted.claim.lifetime_seconds)
+        return await _commit(work, wanted.new, until, consistent=consistent)
+    try:
+        changes = decide(wanted, found)
+    except Exception as no:
+        if consistent and await _is_final(work, wanted, found, no, until):
+            raise
+        return None
+    assert found is not None, "else it was not found"
+    if changes is not None:
+        work.add_record(wanted.answer(changes.state.last_sequence))
+        return await _commit(work, found.aggregate, until, consistent=consistent)
+    if consistent and await _record_alone(work, wanted, found, until):
+        return ChangeAnswer(sequence_of(found), Receipt(found.aggregate, found.etag))
+    return None
+
+
+async def _commit(
+    work: CosmosUnitOfWork, aggregate: A, until: float, *, consistent: bool
+) -> ChangeAnswer[A] | None:
+    try:
+        receipt = (await work.commit(until=until)).receipt(aggregate)
+        return ChangeAnswer(receipt.aggregate.state.last_sequence, receipt)
+    except PreconditionFailed:
+        return None
+    except (ChangeTooLarge, Unpublishable):  # a newer state may be smaller
+        if consistent:
+            raise
+        return None
+
+
+async def _is_final(
+    work: CosmosUnitOfWork, wanted: ChangeRequest[A], found: Versioned[A] | None, no: Exception, until: float
+) -> bool:
+    """Whether the error can be returned: an aggregate's refusal only once it is recorded (``refusal_recorded``).
+
+    Raises Unavailable after ``until``: the record of a duplicate may have expired (``deadline``).
+    """
+    status = None if isinstance(no, OutboxError) else wanted.request.status_of(no)
+    if status is not None:
+        return await _record_alone(work, wanted, found, until, refused=status)
+    if monotonic() > until:
+        raise Unavailable("the request took too long: send it again")
+    return True  # unused_by_412
+
+
+async def _record_alone(
+    work: CosmosUnitOfWork,
+    wanted: ChangeRequest[A],
+    found: Versioned[A] | None,
+    until: float,
+    *,
+    refused: int | None = None,
+) -> bool:
+    """Stores the record of a request that changed nothing. Returns False if there is one already."""
+    try:
+        await work.create_record(wanted.answer(sequence_of(found), refused), wanted.partition_key, until)
+    except PreconditionFailed:
+        return False
+    return True

@@ -18,13 +18,13 @@ from dataclasses import field, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
-from cosmos_outbox.cosmos.aggregates.aggregates import Changed, Lifetimes, batch_of
 from cosmos_outbox.cosmos.aggregates.documents import (
     REACTION_CURSOR_TYPE,
     REACTION_TYPE,
     aggregate_from_item,
     request_id,
 )
+from cosmos_outbox.cosmos.aggregates.unit_of_work import Changed, Lifetimes, batch_of
 from cosmos_outbox.cosmos.inbox.entries import store_away
 from cosmos_outbox.cosmos.inbox.reaction_decision import (
     Cursor,

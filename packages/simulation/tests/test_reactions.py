@@ -35,7 +35,7 @@ PLANTED = [
     ),
     Planted(
         "record-of-a-key-is-written-whatever-is-there",  # created_only: a change with a key that comes again
-        "cosmos_outbox/cosmos/aggregates/aggregates.py",
+        "cosmos_outbox/cosmos/aggregates/unit_of_work.py",
         "        return Write.create(record_item(",
         "        return Write.upsert(record_item(",
         "",

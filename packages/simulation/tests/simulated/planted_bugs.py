@@ -64,7 +64,7 @@ _ENTRY = (
     *("read model", "completed, and not applied"),
 )
 _NO_PROFILE = "the simulation alone"
-_CHANGE_ONCE = "cosmos_outbox/cosmos/aggregates/aggregates.py"
+_CHANGE_ONCE = "cosmos_outbox/cosmos/aggregates/idempotency.py"
 
 MEETING: tuple[Planted, ...] = (
     *LISTS,
@@ -100,8 +100,8 @@ MEETING: tuple[Planted, ...] = (
     Planted(
         "refused-before-the-record-is-looked-up",  # rule record_before_no: the same
         _CHANGE_ONCE,
-        "                if consistent and (record := await _find_record(work, wanted)):",
-        "                if attempt == attempts and (record := await _find_record(work, wanted)):",
+        "            if consistent and (record := await _find_record(work, wanted)):",
+        "            if attempt == attempts and (record := await _find_record(work, wanted)):",
         _NO_PROFILE,
         ("made, and refused",),
     ),
@@ -296,7 +296,7 @@ MEETING: tuple[Planted, ...] = (
     ),
     Planted(
         "read-of-the-newest-is-any-read",  # a replica that lags, and another instance
-        "cosmos_outbox/cosmos/aggregates/aggregates.py",
+        "cosmos_outbox/cosmos/aggregates/unit_of_work.py",
         "partition_key or aggregate_id, consistent=newest)\n",
         "partition_key or aggregate_id)\n",
         _NO_PROFILE,
