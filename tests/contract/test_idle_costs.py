@@ -415,7 +415,7 @@ async def test_the_cost_of_a_patch_that_changes_nothing_is_documented(
     simulation.taken()
     await contacts_of(application).revise(contact_id, lambda before: before, ORIGIN)
     asked = simulation.taken()
-    told(f"| a PATCH that changes nothing | {shown(asked)} | {charge(asked):.2f} |")
+    show_row(f"| a PATCH that changes nothing | {shown(asked)} | {charge(asked):.2f} |")
 
 
 async def test_a_page_costs_no_more_the_more_contacts_are_parked(
@@ -431,7 +431,7 @@ async def test_a_page_costs_no_more_the_more_contacts_are_parked(
         simulation.taken()
         assert not await lot.read_blocks(keys[30:])
         asked = simulation.taken()
-        told(f"| a page's blocks, {what} parked | {shown(asked)} | {charge(asked):.2f} |")
+        show_row(f"| a page's blocks, {what} parked | {shown(asked)} | {charge(asked):.2f} |")
 
 
 @pytest.mark.long
