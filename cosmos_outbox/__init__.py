@@ -7,6 +7,7 @@ This is the public face. It keeps its names and their meaning within a major ver
 - ``cosmos_outbox.http``: what the calls on a resource are made of;
 - ``cosmos_outbox.functions``: the function app of a service;
 - ``cosmos_outbox.store``: a subscriber's store of one's own;
+- ``cosmos_outbox.publisher``: a publisher of one's own;
 - ``cosmos_outbox.testing``: what the tests of a service need.
 
 ``docs/use/face.md`` has an example of each name. A name is imported when it is first used, so that a process loads what

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import field
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel
 
@@ -46,7 +46,7 @@ from cosmos_outbox.settings.names import (
     check_name,
     named_after,
 )
-from cosmos_outbox.settings.transports import Declared, Name
+from cosmos_outbox.settings.transports import LOADERS, Declared, Name, PublisherOf
 
 if TYPE_CHECKING:
     from cosmos_outbox.composition.operator import Operator
@@ -207,8 +207,9 @@ class Service:
     own: ExistingContainer | None = None
     """The description of a container with documents of the team's own, beside which events are stored; then it has no
     aggregates."""
-    transport: Name = "servicebus"
-    """The transport that sends all its events, and receives for it, unless ``TRANSPORT`` says otherwise."""
+    transport: Name | PublisherOf = "servicebus"
+    """The transport that sends all its events, and receives for it, unless ``TRANSPORT`` says otherwise. A function
+    opens a publisher of the service's own (:mod:`cosmos_outbox.publisher`), which only sends."""
     publishes: bool = True
     """False: it only subscribes, has no aggregates, and needs no right to the publisher's store."""
     store: StoreOf | None = None
@@ -221,9 +222,10 @@ class Service:
     def __post_init__(self) -> None:
         check_name(self.name)
         _check_classes(self.name, self.aggregates, self.events)
-        if self.transport not in get_args(Name):
+        if not callable(self.transport) and self.transport not in LOADERS:
             raise ValueError(
-                f"{self.name}: transport is {self.transport!r}: take one of {', '.join(get_args(Name))}"
+                f"{self.name}: transport is {self.transport!r}: take one of {', '.join(LOADERS)}, or a function that "
+                "opens a publisher"
             )
         if self.publishes is not (self.store is None):
             raise ValueError(

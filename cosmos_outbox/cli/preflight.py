@@ -17,7 +17,7 @@ from cosmos_outbox.preflight.checks import check
 from cosmos_outbox.preflight.plan import Plan, plan_for
 from cosmos_outbox.preflight.report import Finding, exit_code, summary
 from cosmos_outbox.settings.errors import needed
-from cosmos_outbox.settings.transports import Webhook
+from cosmos_outbox.settings.transports import OwnPublisher, Webhook
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _LONGEST_DIGITS = 7
@@ -88,7 +88,7 @@ def _plan(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Plan
 async def _check(plan: Plan) -> list[Finding]:
     """The findings. Without a connection string the caller's own sign-in is used, whatever identity the app has."""
     transport = plan.settings.transport
-    connections = [] if isinstance(transport, Webhook) else [transport.connection]
+    connections = [] if isinstance(transport, Webhook | OwnPublisher) else [transport.connection]
     if plan.cosmos:
         connections.append(plan.cosmos.connection)
     if all(each.connection_string for each in connections):

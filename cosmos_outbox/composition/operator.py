@@ -1,9 +1,10 @@
 """Builds what an operator needs. Opens nothing."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from cosmos_outbox.composition.relay import Relaying
-from cosmos_outbox.composition.transports import check, kind_of
+from cosmos_outbox.composition.transports import kind_of
 from cosmos_outbox.composition.writer import Outbox
 from cosmos_outbox.cosmos.maintenance.event_list import CosmosEventHistory, EventList
 from cosmos_outbox.cosmos.relay.parking import Parking
@@ -51,8 +52,7 @@ def wire_operator(outbox: Outbox, relaying: Relaying) -> Operator:
         outbox.names.untyped,
         own_documents=outbox.names.own is not None,
     )
-    dependencies = (
-        Dependency("Cosmos DB", outbox.stored.check),
-        Dependency(kind_of(settings.transport).service, lambda: check(settings.transport)),
-    )
+    dependencies, kind = [Dependency("Cosmos DB", outbox.stored.check)], kind_of(settings.transport)
+    if kind.check is not None:
+        dependencies.append(Dependency(kind.service, partial(kind.check, settings.transport)))
     return Operator(outbox, observer, parking, events, dependencies)

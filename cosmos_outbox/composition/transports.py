@@ -22,6 +22,7 @@ from cosmos_outbox.settings.environment import Settings, SubscriberSettings
 from cosmos_outbox.settings.errors import needed
 from cosmos_outbox.settings.transports import (
     Name,
+    OwnPublisher,
     ServiceBus,
     StorageQueue,
     Transport,
@@ -138,6 +139,13 @@ def webhook_publisher(
     return made
 
 
+def own_publisher(
+    of: OwnPublisher, _: Settings, service: CloudEvents, resources: AsyncExitStack
+) -> Publisher:
+    """See :class:`TransportKind`."""
+    return of.make(of.environment, service, resources)
+
+
 async def _check_webhook(of: Webhook) -> float | None:
     from cosmos_outbox.webhook.session import reach  # noqa: PLC0415
 
@@ -164,8 +172,8 @@ class TransportKind:
     """Opens nothing; ``resources`` closes what it makes."""
     queues: "Callable[[Any, AsyncExitStack, str], Queues] | None"
     """Makes the receivers of a subscription's messages, and opens nothing; None: nothing waits to be received."""
-    check: Callable[[Any], Awaitable[float | None]]
-    """As of :class:`cosmos_outbox.operations.health.Dependency`."""
+    check: Callable[[Any], Awaitable[float | None]] | None
+    """As of :class:`cosmos_outbox.operations.health.Dependency`; None: only the relay's sends show its state."""
 
 
 KINDS: Mapping[Name, TransportKind] = {
@@ -174,6 +182,7 @@ KINDS: Mapping[Name, TransportKind] = {
     ),
     "servicebus": TransportKind("Service Bus", servicebus_publisher, servicebus_queues, _check_servicebus),
     "webhook": TransportKind("The receiver", webhook_publisher, None, _check_webhook),
+    "own": TransportKind("The broker", own_publisher, None, None),
 }
 
 
@@ -198,13 +207,8 @@ def queues(settings: SubscriberSettings, resources: AsyncExitStack, subscription
     kind = kind_of(settings.transport)
     needed(settings.transport.name)
     if kind.queues is None:
-        raise not_received(subscription)
+        raise not_received(subscription, settings.transport.name)
     return kind.queues(settings.transport, resources, subscription)
-
-
-async def check(transport: Transport) -> float | None:
-    """Returns if the broker can be used. Raises an OutboxError or an InfraError."""
-    return await kind_of(transport).check(transport)
 
 
 class LazyPublisher:

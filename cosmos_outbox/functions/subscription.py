@@ -101,8 +101,8 @@ def add_trigger(
                 """As ``receive_message``. The host moves a message delivered too often to the poison queue."""
                 await receive_from_queue(service, of, message, context)
 
-        case "webhook":
-            raise not_received(called)
+        case "webhook" | "own" as transport:
+            raise not_received(called, transport)
 
 
 async def receive(service: Service, of: str, message: func.ServiceBusMessage, context: func.Context) -> None:

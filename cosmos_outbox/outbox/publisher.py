@@ -1,8 +1,17 @@
 """The port to the message broker: sends a page of events and returns an outcome for each aggregate.
 
-A publisher sends an aggregate's events in order: no two concurrent sends carry the same aggregate, and after a refused
-event, or an unknown outcome, no later event of its aggregate is sent. A refused event stops no other aggregate. The
-relay relies only on these rules and on the publisher's :class:`Guarantees`.
+A publisher promises:
+
+- order: an aggregate's events are sent as they are given. No two concurrent sends carry the same aggregate, and after
+  an event that was not accepted no later one of its aggregate is sent. It stops no other aggregate;
+- duplicates: the relay sends an event again, under the same id, when it does not know that the broker has it. The id of
+  a message is ``event.message_id`` (of an event that an operator publishes again), else ``event.id``;
+- a refusal (:class:`Refused`) is for good, and only the broker's word or the event itself proves it: the event is
+  parked. One that is too large, or cannot be encoded, is refused;
+- a lost answer, a timeout, a broker that is unavailable or full are :class:`Unknown`, never a refusal: the relay waits,
+  and sends all of it again.
+
+The relay relies only on these rules and on the publisher's :class:`Guarantees`.
 
 :func:`deliver`, which relay and replay use, sends each aggregate's events up to the first that cannot be sent.
 

@@ -14,7 +14,7 @@ from cosmos_outbox.preflight.report import Access, Finding, Subject
 from cosmos_outbox.settings.connections import Credential
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.errors import CannotCheck, Denied, Misconfigured
-from cosmos_outbox.settings.transports import ServiceBus, StorageQueue, Webhook
+from cosmos_outbox.settings.transports import OwnPublisher, ServiceBus, StorageQueue, Webhook
 
 _STORAGE = Access(
     service="Storage queues",
@@ -45,6 +45,8 @@ async def _check_transport(plan: Plan, credential: Credential | None) -> list[Fi
             return await check_queues(plan, of, credential)
         case Webhook() as of:
             return [await _check_receiver(of)]
+        case OwnPublisher():
+            return []
 
 
 async def check_queues(plan: Plan, of: StorageQueue, credential: Credential | None) -> list[Finding]:

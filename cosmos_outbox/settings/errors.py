@@ -84,8 +84,11 @@ def missing(modules: dict[str, str]) -> Iterator[str]:
 
 
 def needed(extra: str) -> None:
-    """Returns if the packages of an extra are installed. Raises Misconfigured, which names what to install."""
-    if absent := ", ".join(missing(EXTRAS[extra])):
+    """Returns if the packages of an extra are installed. Raises Misconfigured, which names what to install.
+
+    A publisher of the service's own, which is no extra, needs what the service says.
+    """
+    if absent := ", ".join(missing(EXTRAS.get(extra, {}))):
         raise Misconfigured(
             f"{absent}: not installed; run {sys.executable} -m pip install 'cosmos-outbox[{extra}]'"
         )

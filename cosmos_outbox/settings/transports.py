@@ -9,14 +9,18 @@ import binascii
 import ipaddress
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import field, replace
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from cosmos_outbox.kernel.dataclass import dataclass
 from cosmos_outbox.settings.connections import Connection, resolve
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named, flag, number
+
+if TYPE_CHECKING:
+    from cosmos_outbox.outbox.publisher import CloudEvents, Publisher
 
 SECRET_BYTES = range(24, 65)
 """A secret's length (https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md)."""
@@ -127,8 +131,12 @@ def _secrets(text: str) -> Sequence[str]:
     return secrets
 
 
-Name = Literal["servicebus", "storagequeue", "webhook"]
-"""A value of ``TRANSPORT``."""
+Name = Literal["servicebus", "storagequeue", "webhook", "own"]
+"""A value of ``TRANSPORT``; own: a publisher that the service itself declares, which no setting can name."""
+
+PublisherOf = Callable[[Mapping[str, str], "CloudEvents", AsyncExitStack], "Publisher"]
+"""Returns a publisher of the service's own, made of its settings, and connects to nothing. The second argument has the
+CloudEvents attributes of an event; the third closes at the end what the publisher opened."""
 
 SESSIONS = 32
 """The default number of sessions, as many as a subscriber holds at once. One session has all of an aggregate."""
@@ -205,7 +213,21 @@ class StorageQueue:
         }
 
 
-Transport = ServiceBus | StorageQueue | Webhook
+@dataclass(frozen=True)
+class OwnPublisher:
+    """A publisher that the service makes, for a broker that the library does not know."""
+
+    name: ClassVar[Name] = "own"
+    destination: ClassVar[str] = "its own publisher"
+    make: PublisherOf
+    environment: Mapping[str, str] = field(repr=False)
+
+    def shown(self) -> Shown:
+        """See :data:`Shown`: the library knows none of its settings."""
+        return {}
+
+
+Transport = ServiceBus | StorageQueue | Webhook | OwnPublisher
 
 
 def foreign(transport: Transport, topic: str) -> Transport:
@@ -225,11 +247,12 @@ def servicebus_of(transport: Transport) -> ServiceBus:
     return transport
 
 
-def not_received(subscription: str) -> Misconfigured:
-    """The message for a subscriber of the service itself: over a webhook nothing waits for it."""
+def not_received(subscription: str, transport: Name) -> Misconfigured:
+    """The message for a subscriber of the service itself, for which nothing waits."""
+    instead = "by HTTP, as examples/receiver does" if transport == "webhook" else "from that broker"
     return Misconfigured(
-        f"{subscription} cannot receive: the service's transport is webhook, which posts events. Receive "
-        "them by HTTP, as examples/receiver does, or set TRANSPORT=servicebus"
+        f"{subscription} cannot receive: the service's transport is {transport}, which only sends events. Receive "
+        f"them {instead}, or set TRANSPORT=servicebus"
     )
 
 
@@ -238,14 +261,16 @@ class Declared:
     """The transport that the service declares, and the settings that override it."""
 
     topic: Named
-    transport: Name = "servicebus"
+    transport: "Name | PublisherOf" = "servicebus"
     subscriptions: Sequence[Named] = ()
     """The subscriptions to the service's own events."""
 
 
-def named(environment: Mapping[str, str], declared: Name) -> Name:
+def named(environment: Mapping[str, str], declared: Name | PublisherOf) -> Name:
     """Returns the name of the service's transport. Raises Misconfigured: there is none of that name."""
     wanted = environment.get("TRANSPORT") or declared
+    if callable(wanted):
+        return "own"
     for name in LOADERS:
         if wanted == name:
             return name
@@ -254,7 +279,11 @@ def named(environment: Mapping[str, str], declared: Name) -> Name:
 
 def load_transport(environment: Mapping[str, str], declared: Declared) -> Transport:
     """Returns the transport with its settings. Raises Misconfigured, naming the setting that is missing or wrong."""
-    return LOADERS[named(environment, declared.transport)](environment, declared)
+    name = named(environment, declared.transport)
+    if name == "own":
+        assert callable(declared.transport), "no setting names it"
+        return OwnPublisher(declared.transport, environment)
+    return LOADERS[name](environment, declared)
 
 
 def _servicebus(environment: Mapping[str, str], declared: Declared) -> ServiceBus:

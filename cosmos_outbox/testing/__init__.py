@@ -24,14 +24,17 @@ if TYPE_CHECKING:
     from cosmos_outbox.testing.local import LocalAzure, Program, eventually
     from cosmos_outbox.testing.memory import InMemory, NotInMemory, in_memory
     from cosmos_outbox.testing.messages import Message, message
+    from cosmos_outbox.testing.publisher_contract import Broker, PublisherContract
     from cosmos_outbox.testing.store_contract import SubscriberStoreContract
 
 __all__ = [
+    "Broker",
     "InMemory",
     "LocalAzure",
     "Message",
     "NotInMemory",
     "Program",
+    "PublisherContract",
     "SubscriberStoreContract",
     "call",
     "eventually",
@@ -59,6 +62,10 @@ if not TYPE_CHECKING:  # to a type checker a name that is not imported above is 
             "cosmos_outbox.testing.messages": (
                 "Message",
                 "message",
+            ),
+            "cosmos_outbox.testing.publisher_contract": (
+                "Broker",
+                "PublisherContract",
             ),
             "cosmos_outbox.testing.changes": (
                 "raised",

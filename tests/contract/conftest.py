@@ -134,9 +134,12 @@ class ServiceBusBroker:
         self.client = client
         self.publisher: Publisher = publisher
         self.topic = topic
+        self.of = "contact"
+        """The type of the aggregates."""
 
-    async def received(self, contact_id: str, count: int) -> list[str]:
-        return [str(message.message_id) for message in await self.topic.receive_all(contact_id, count)]
+    async def received(self, aggregate_id: str, count: int) -> list[str]:
+        found = await self.topic.receive_all(aggregate_id, count, of=self.of)
+        return [str(message.message_id) for message in found]
 
     @asynccontextmanager
     async def missing(self) -> AsyncIterator[Publisher]:
@@ -197,12 +200,18 @@ def _to_queue(client: QueueServiceClient, queue: str) -> StorageQueuePublisher:
     return StorageQueuePublisher(client, [queue], service=CloudEvents("/test"), encoded=True, senders=6)
 
 
-@pytest.fixture
-async def storagequeue_broker(storage_server: Service) -> AsyncIterator[StorageQueueBroker]:
+@asynccontextmanager
+async def storage_queue(storage_server: Service) -> AsyncIterator[StorageQueueBroker]:
     async with queue_service(Connection(connection_string=storage_server.connection_string), None) as client:
         name = f"q-{uuid4().hex}"
         await client.create_queue(name)
         yield StorageQueueBroker(storage_server.connection_string, client, name)
+
+
+@pytest.fixture
+async def storagequeue_broker(storage_server: Service) -> AsyncIterator[StorageQueueBroker]:
+    async with storage_queue(storage_server) as broker:
+        yield broker
 
 
 @asynccontextmanager
@@ -225,8 +234,8 @@ class WebhookBroker:
 
     async def received(self, contact_id: str, count: int) -> list[str]:
         """What was answered is there."""
-        taken = [json.loads(each.body) for each in self._receiver.got if len(each.body) <= LARGEST_POSTED]
-        return [str(each["id"]) for each in taken if each["subject"] == contact_id]
+        taken = [each for each in self._receiver.got if len(each.body) <= LARGEST_POSTED]
+        return [each.id for each in taken if json.loads(each.body)["subject"] == contact_id]
 
     @asynccontextmanager
     async def missing(self) -> AsyncIterator[Publisher]:
@@ -248,10 +257,16 @@ class WebhookBroker:
 LARGEST_POSTED = 256_000
 
 
-@pytest.fixture
-async def webhook_broker() -> AsyncIterator[WebhookBroker]:
+@asynccontextmanager
+async def webhook() -> AsyncIterator[WebhookBroker]:
     async with receiving() as receiver, _posting(receiver.target()) as publisher:
         yield WebhookBroker(receiver, publisher)
+
+
+@pytest.fixture
+async def webhook_broker() -> AsyncIterator[WebhookBroker]:
+    async with webhook() as broker:
+        yield broker
 
 
 def pytest_asyncio_loop_factories(
@@ -318,7 +333,7 @@ async def servicebus_server(request: pytest.FixtureRequest) -> AsyncIterator[Ser
 
 
 @asynccontextmanager
-async def _service_bus(topic: Topic) -> AsyncIterator[ServiceBusBroker]:
+async def service_bus(topic: Topic) -> AsyncIterator[ServiceBusBroker]:
     await topic.create()
     async with servicebus_client(Connection(servicebus_connection(topic.service)), None) as client:
         publisher = ServiceBusPublisher(
@@ -331,13 +346,13 @@ async def _service_bus(topic: Topic) -> AsyncIterator[ServiceBusBroker]:
 
 @pytest.fixture
 async def servicebus_broker(servicebus_server: Service) -> AsyncIterator[ServiceBusBroker]:
-    async with _service_bus(Topic(servicebus_server)) as broker:
+    async with service_bus(Topic(servicebus_server)) as broker:
         yield broker
 
 
 @pytest.fixture
 async def queue_broker(servicebus_server: Service) -> AsyncIterator[ServiceBusBroker]:
-    async with _service_bus(Queue(servicebus_server)) as broker:
+    async with service_bus(Queue(servicebus_server)) as broker:
         yield broker
 
 

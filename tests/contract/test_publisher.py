@@ -1,60 +1,96 @@
-"""One suite over every transport, each judged by what it declares: in order, once; what can never be sent is named."""
+"""The contract of publishers over every transport, and what the library's own promise beyond it."""
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from azure.servicebus.aio import ServiceBusSender
 from azure.servicebus.exceptions import ServiceBusConnectionError
 
+from cosmos_outbox import testing
 from cosmos_outbox.cosmos.relay.pages import VerifiedPage
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.relay.relay import Relay
 from cosmos_outbox.outbox.errors import FailureReason, NotDelivered
 from cosmos_outbox.outbox.feed import by_aggregate
-from cosmos_outbox.outbox.publisher import Accepted, CloudEvents, Refused, Unknown
+from cosmos_outbox.outbox.publisher import CloudEvents, Refused, Unknown
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
-from tests.contract.conftest import Broker, ServiceBusBroker
+from devstack.testing import Service
+from tests.contract.conftest import (
+    Broker,
+    ServiceBusBroker,
+    StorageQueueBroker,
+    WebhookBroker,
+    service_bus,
+    storage_queue,
+    webhook,
+)
+from tests.support.azure import Queue, Topic
 from tests.support.memory import committed
 from tests.support.publishing import event, publish
 
-
-async def received(broker: Broker, contact: str, count: int) -> list[str]:
-    """What an inbox makes of it, which has to do what the transport does not: each once, in order."""
-    found, declared = await broker.received(contact, count), broker.publisher.guarantees
-    if not declared.deduplicates:
-        found = list(dict.fromkeys(found))
-    return found if declared.ordered else sorted(found, key=lambda one: int(one.rpartition("-")[2]))
+OWN_LOOP = pytest.mark.needs_a_socket("each test has a loop of its own")
 
 
-async def test_events_arrive_in_the_order_given(broker: Broker) -> None:
-    events = [event("a", sequence) for sequence in range(1, 31)]
-    assert await publish(broker.publisher, events) == [Accepted()]
-    assert await received(broker, "a", 30) == [f"a-{sequence}" for sequence in range(1, 31)]
+@OWN_LOOP
+class TestTopic(testing.PublisherContract):
+    large = ServiceBusBroker.much
+    server: Service
+
+    @pytest.fixture(autouse=True)
+    def _served(self, servicebus_server: Service) -> None:
+        self.server = servicebus_server
+
+    def topic(self) -> Topic:
+        return Topic(self.server)
+
+    @asynccontextmanager
+    async def opened(self, folder: Path) -> AsyncIterator[testing.Broker]:
+        async with service_bus(self.topic()) as broker:
+            broker.of = "thing"
+            yield testing.Broker(broker.publisher, broker.received, broker.away)
 
 
-async def test_an_event_that_is_sent_again_arrives_once(broker: Broker) -> None:
-    await publish(broker.publisher, [event("a", 1), event("a", 2)])
-    await publish(broker.publisher, [event("a", 1), event("a", 2), event("a", 3)])
-    assert await received(broker, "a", 3) == ["a-1", "a-2", "a-3"]
+@OWN_LOOP
+@pytest.mark.long
+class TestQueue(TestTopic):
+    def topic(self) -> Topic:
+        return Queue(self.server)
 
 
-async def test_more_than_one_batch_holds_arrives_in_order(broker: Broker) -> None:
-    events = [event("a", sequence, "x" * broker.much) for sequence in range(1, 8)]
-    assert await publish(broker.publisher, events) == [Accepted()]
-    assert await received(broker, "a", 7) == [f"a-{sequence}" for sequence in range(1, 8)]
+@OWN_LOOP
+@pytest.mark.long
+class TestStorageQueue(testing.PublisherContract):
+    large = StorageQueueBroker.much
+    server: Service
+
+    @pytest.fixture(autouse=True)
+    def _served(self, storage_server: Service) -> None:
+        self.server = storage_server
+
+    @asynccontextmanager
+    async def opened(self, folder: Path) -> AsyncIterator[testing.Broker]:
+        async with storage_queue(self.server) as broker:
+            yield testing.Broker(broker.publisher, broker.received, broker.away)
 
 
-@pytest.mark.parametrize("large", [1, 2, 3])
-async def test_sending_stops_at_the_first_event_that_is_too_large(broker: Broker, large: int) -> None:
-    events = [event("a", sequence) for sequence in range(1, 4)]
-    events[large - 1] = event("a", large, "x" * 300_000)
+class TestWebhook(testing.PublisherContract):
+    large = WebhookBroker.much
 
-    [outcome] = await publish(broker.publisher, events)
+    @asynccontextmanager
+    async def opened(self, folder: Path) -> AsyncIterator[testing.Broker]:
+        async with webhook() as broker:
+            yield testing.Broker(broker.publisher, broker.received, broker.away)
 
-    assert isinstance(outcome, Refused)
-    assert outcome.accepted == large - 1
-    assert await received(broker, "a", large - 1) == [f"a-{sequence}" for sequence in range(1, large)]
+
+async def test_a_broker_that_cannot_be_reached_is_named_so(broker: Broker) -> None:
+    async with broker.away() as publisher:
+        [outcome] = await publish(publisher, [event("a", 1)])
+    assert isinstance(outcome, Unknown)
+    assert "cannot be reached" in outcome.reason
 
 
 async def test_what_does_not_exist_makes_events_wait(broker: Broker) -> None:
@@ -63,16 +99,6 @@ async def test_what_does_not_exist_makes_events_wait(broker: Broker) -> None:
     assert isinstance(outcome, Unknown)
     assert (outcome.accepted, outcome.why) == (0, FailureReason.BROKER_REFUSES)
     assert broker.absent in outcome.reason
-
-
-async def test_a_broker_that_is_not_there_makes_events_wait(broker: Broker) -> None:
-    """All of the page: nothing more of it is tried."""
-    async with broker.away() as publisher:
-        outcomes = await publish(publisher, *([event(f"a{number}", 1)] for number in range(40)))
-    for outcome in outcomes:
-        assert isinstance(outcome, Unknown)
-        assert (outcome.accepted, outcome.why) == (0, FailureReason.BROKER_AWAY)
-        assert "cannot be reached" in outcome.reason
 
 
 def one_by_one(broker: ServiceBusBroker) -> ServiceBusPublisher:
@@ -90,18 +116,6 @@ async def test_one_at_a_time_arrives_in_order_too(servicebus_broker: ServiceBusB
     assert isinstance(outcome, Refused)
     assert outcome.accepted == 2
     assert await servicebus_broker.received("a", 2) == ["a-1", "a-2"]
-
-
-async def test_a_page_has_an_outcome_for_each_aggregate_in_its_order(broker: Broker) -> None:
-    """One of them is refused from its second event on: the others do not wait for it."""
-    groups = [[event(f"a{number}", 1), event(f"a{number}", 2)] for number in range(9)]
-    groups[2][1] = event("a2", 2, "x" * 300_000)
-    outcomes = await publish(broker.publisher, *groups)
-    assert [type(outcome) for outcome in outcomes] == [
-        Refused if number == 2 else Accepted for number in range(len(groups))
-    ]
-    assert await received(broker, "a2", 1) == ["a2-1"]
-    assert await received(broker, "a8", 2) == ["a8-1", "a8-2"]
 
 
 async def test_a_failure_has_the_number_accepted_before_it(
@@ -124,14 +138,6 @@ async def test_a_failure_has_the_number_accepted_before_it(
     assert outcome.accepted == 2
     monkeypatch.undo()
     assert await servicebus_broker.received("a", 2) == ["a-1", "a-2"]
-
-
-async def test_nothing_is_sent_when_the_time_is_over(broker: Broker) -> None:
-    await publish(broker.publisher, [event("a", 1)])
-    [outcome] = await publish(broker.publisher, [event("a", 2)], within=-1)
-    assert isinstance(outcome, Unknown)
-    assert outcome.accepted == 0
-    assert await received(broker, "a", 1) == ["a-1"]
 
 
 async def test_a_page_slower_than_its_blocks_validity_is_sent_in_attempts(

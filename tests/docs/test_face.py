@@ -28,6 +28,7 @@ BLOCKS = [
 
 ELSEWHERE = {
     "cosmos_outbox.errors": ROOT / "docs" / "internals" / "errors.md",
+    "cosmos_outbox.publisher": ROOT / "examples" / "journal" / "journal.py",
     "cosmos_outbox.store": ROOT / "examples" / "subscriber" / "sqlite_store.py",
 }
 """What shows the names of a module in place of the page, which leads there."""

@@ -1,7 +1,7 @@
 """A service has the transport that it names: no other one's settings are needed, nor its triggers registered."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 
 import azure.functions as func
@@ -12,6 +12,7 @@ from cosmos_outbox.composition.transports import KINDS
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.functions import app
 from cosmos_outbox.inbox.entry import EntrySchema
+from cosmos_outbox.publisher import Accepted, AggregateEvents, CloudEvents, Guarantees, Outcome, Publisher
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.environment import shown
 from cosmos_outbox.settings.errors import Misconfigured
@@ -19,6 +20,7 @@ from cosmos_outbox.settings.transports import LOADERS, ServiceBus
 from cosmos_outbox.testing import in_memory
 from tests.contract.test_entries import FORM, Thing
 from tests.support.functions import NO_CONTEXT, Calls
+from tests.support.publishing import event, publish
 
 COSMOS = {"COSMOS": "AccountEndpoint=http://c/;AccountKey=k"}
 QUEUES = COSMOS | {"STORAGEQUEUE__queueServiceUri": "https://a.queue.core.windows.net"}
@@ -38,7 +40,7 @@ def bookings() -> Service:
 
 
 def test_a_transport_whose_settings_are_read_can_be_made() -> None:
-    assert {*LOADERS} == {*KINDS}
+    assert {*LOADERS, "own"} == {*KINDS}
 
 
 def test_the_setting_beats_the_declaration(bookings: Service) -> None:
@@ -140,3 +142,60 @@ async def test_a_message_of_a_storage_queue_is_handled_by_its_function(
         queued = func.QueueMessage(id="m", body=json.dumps(sent).encode())
         await Calls(app(service)).run("mails", queued, NO_CONTEXT)
     assert mails == ["Made"]
+
+
+class Kept:
+    """A publisher that only remembers."""
+
+    guarantees = Guarantees(True, True, mixes_aggregates=True, largest_message_bytes=None)
+
+    def __init__(self) -> None:
+        self.pages: list[Sequence[AggregateEvents]] = []
+
+    async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
+        self.pages.append(page)
+        return [Accepted() for _ in page]
+
+
+async def test_a_service_opens_its_own_publisher_from_its_settings() -> None:
+    kept, seen = Kept(), list[object]()
+
+    def opened(settings: Mapping[str, str], service: CloudEvents, resources: AsyncExitStack) -> Publisher:
+        seen.append((settings["BROKER"], service.source))
+        resources.callback(seen.append, "closed")
+        return kept
+
+    service = Service("bookings", names=Names("d", "bookings"), transport=opened)
+    environment = ACCOUNT | {"BROKER": "amqp://b"}
+    wired = service.wire(environment)
+    async with wired.resources:
+        assert seen == [], "a process that sends nothing opens none"
+        [outcome] = await publish(wired.relay.relay.publisher, [event("a", 1)])
+        assert outcome == Accepted()
+        assert [each.name for each in wired.operator.dependencies] == ["Cosmos DB"]
+    assert seen == [("amqp://b", "/bookings"), "closed"]
+    assert [each.aggregate.id for each in kept.pages[0]] == ["a"]
+    assert shown(service.settings(environment))["TRANSPORT"] == "own"
+    there = service.settings(
+        environment | {"TRANSPORT": "servicebus", "SERVICEBUS": "e", "SERVICEBUS_TOPIC": "t"}
+    )
+    assert isinstance(there.transport, ServiceBus), "the setting beats the declaration"
+
+
+def test_over_its_own_publisher_a_service_receives_nothing() -> None:
+    service = Service("bookings", names=Names("d", "bookings"), transport=lambda *_: Kept())
+    service.effect("mails", of="booking")(nothing)
+    with pytest.raises(
+        Misconfigured, match=r"mails cannot receive: the service's transport is own, .*broker"
+    ):
+        app(service)
+
+
+def test_no_setting_and_no_name_stands_for_a_publisher_of_its_own() -> None:
+    with pytest.raises(
+        ValueError, match=r"transport is 'own': take one of .*, or a function that opens a publisher"
+    ):
+        Service("bookings", names=Names("d", "b"), transport="own")
+    service = Service("bookings", names=Names("d", "b"))
+    with pytest.raises(Misconfigured, match="TRANSPORT is 'own'"):
+        service.settings(ACCOUNT | {"TRANSPORT": "own"})

@@ -1,0 +1,1 @@
+"""An example of a publisher of a service's own."""
