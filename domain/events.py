@@ -7,8 +7,8 @@ from cosmos_outbox import DomainEvent, Timestamp
 from domain.values import Company, ContactDetails, Name
 
 
-class ContactEvent(DomainEvent):
-    """The fields of every event of a contact."""
+class ContactEvent(DomainEvent, defer_build=True):
+    """The fields of every event of a contact. Pydantic builds the class of an event with the first such event."""
 
     contact_id: UUID
 

@@ -1,4 +1,7 @@
-"""Models of the directory's request and response in the OpenAPI document; tests compare them with real answers."""
+"""Models of the directory's request and response in the OpenAPI document; tests compare them with real answers.
+
+Pydantic builds them for the document alone, not in each new process.
+"""
 
 from typing import Annotated
 
@@ -15,7 +18,7 @@ NO_SPACE = r"[^\u0009-\u000d\u001c-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u
 _Text = Annotated[str, pydantic.Field(min_length=1, max_length=LONGEST, pattern=NO_SPACE)]
 
 
-class DirectoryQuery(WireModel):
+class DirectoryQuery(WireModel, defer_build=True):
     """The query, beside the page."""
 
     name: _Text = ""
@@ -27,7 +30,7 @@ class DirectoryQuery(WireModel):
     written: Annotated[str, pydantic.Field(pattern=r"^[A-Za-z0-9-]{1,128}:[0-9]{1,15}$")] = ""
 
 
-class DirectoryItem(DirectoryEntry):
+class DirectoryItem(DirectoryEntry, defer_build=True):
     """An entry with what the directory knows of it."""
 
     id: str
@@ -37,7 +40,7 @@ class DirectoryItem(DirectoryEntry):
     blocked_since: Timestamp | None
 
 
-class DirectoryPage(WireModel):
+class DirectoryPage(WireModel, defer_build=True):
     """A page of them."""
 
     items: list[DirectoryItem]

@@ -103,7 +103,7 @@ class TolerantReader(BaseModel):
 _Text = Annotated[str, Field(min_length=1, max_length=128)]
 
 
-class _Envelope(TolerantReader):
+class _Envelope(TolerantReader, defer_build=True):
     """The fields that the body of every event has."""
 
     id: _Text
@@ -112,7 +112,7 @@ class _Envelope(TolerantReader):
     created_at: datetime
 
 
-class _Owner(TolerantReader):
+class _Owner(TolerantReader, defer_build=True):
     """The aggregate that an event belongs to."""
 
     aggregate_id: Annotated[str, Field(pattern=r"^[^/\\?#]{1,128}$")]

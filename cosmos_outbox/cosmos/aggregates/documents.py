@@ -388,7 +388,7 @@ _Short = Annotated[str, Field(min_length=1, max_length=_ID_LENGTH)]
 _UUID = r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
 
 
-class _EventData(BaseModel):
+class _EventData(BaseModel, defer_build=True):
     """The part of an event that the relay needs; all other fields are for subscribers."""
 
     model_config = ConfigDict(alias_generator=to_camel, strict=True, hide_input_in_errors=True)
