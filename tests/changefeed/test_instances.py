@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -27,32 +26,6 @@ AFTER_SPLIT_OF_3 = {"0", "1", "2", "4", "5", "6", "7", "8", "9"}
 
 def shares(processors: list[ChangeFeedProcessor]) -> list[int]:
     return sorted(len(processor.owned_leases) for processor in processors)
-
-
-@pytest.mark.long
-async def test_one_two_and_four_instances_and_those_left_share_evenly(memory: InMemory) -> None:
-    recorder = Recorder()
-    running_now: list[ChangeFeedProcessor] = []
-    async with contextlib.AsyncExitStack() as stack:
-
-        async def add() -> None:
-            processor = recorder.processor(memory, name=f"instance {len(running_now)}", options=FAST)
-            running_now.append(await stack.enter_async_context(processor))
-
-        await add()
-        await eventually(lambda: shares(running_now) == [8])
-        await add()
-        await eventually(lambda: shares(running_now) == [4, 4])
-        await add()
-        await add()
-        await eventually(lambda: shares(running_now) == [2, 2, 2, 2])
-        owned = [token for processor in running_now for token in processor.owned_leases]
-        assert sorted(owned) == [str(number) for number in range(PARTITIONS)]
-
-        await running_now.pop(0).stop()
-        await running_now.pop(0).stop()
-        await eventually(lambda: shares(running_now) == [4, 4])
-    assert recorder.complaints == []
 
 
 async def test_two_instances_that_start_at_once_create_the_leases_once(memory: InMemory) -> None:
@@ -99,10 +72,6 @@ class Writer:
             await task
 
 
-def without_repeats(sequences: list[int]) -> list[int]:
-    return list(dict.fromkeys(sequences))
-
-
 async def leave_all_leases_to(containers: Containers, owner: str, *, renewed: datetime) -> None:
     """As an instance that died right after that renewal."""
     async with Recorder().processor(containers):
@@ -145,50 +114,6 @@ async def lease_tokens(containers: Containers) -> set[str]:
 
 async def has_leases(containers: Containers, tokens: set[str]) -> bool:
     return await lease_tokens(containers) == tokens
-
-
-async def split_twice_while_writing(memory: InMemory, writer: Writer) -> None:
-    await writer.wait_for(3)
-    for partition in ("0", "5"):
-        before = await lease_tokens(memory)
-        memory.split(partition)
-        children = await eventually(partial(children_of, memory, before, partition))
-        assert len(children) == 2
-        await writer.wait_for(3)
-
-
-@pytest.mark.long
-async def test_a_split_under_load_with_two_instances_loses_and_reorders_nothing(memory: InMemory) -> None:
-    """A lease that is stolen in the middle of a batch repeats the batch, so here there may be repeats."""
-    recorder = Recorder()
-    async with (
-        recorder.processor(memory, name="one"),
-        recorder.processor(memory, name="other"),
-    ):
-        async with Writer(memory).writing() as writer:
-            await split_twice_while_writing(memory, writer)
-        await eventually(lambda: len(set(recorder.ids)) == writer.rounds * len(KEYS))
-
-    first_seen = {key: without_repeats(found) for key, found in sequences_by_key(recorder).items()}
-    assert first_seen == {key: list(range(1, writer.rounds + 1)) for key in KEYS}
-    assert recorder.complaints == []
-
-
-def sequences_by_key(recorder: Recorder) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = defaultdict(list)
-    for item in recorder.items:
-        found[item["partitionKey"]].append(item["sequence"])
-    return found
-
-
-async def children_of(containers: Containers, before: set[str], partition: str) -> set[str]:
-    """The leases that have come since, once the parent's is gone and there are several.
-
-    The leases are spread over physical partitions, so one listing may miss what was written while it was read.
-    """
-    tokens = await lease_tokens(containers)
-    children = tokens - before
-    return set() if partition in tokens or len(children) < 2 else children
 
 
 async def test_after_a_split_the_leases_cover_the_parents_range(memory: InMemory) -> None:

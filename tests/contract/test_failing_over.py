@@ -9,23 +9,17 @@ from uuid import UUID
 
 import pytest
 
-from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
-from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.store.client import CosmosClient, cosmos_client
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.outbox.aggregate import Receipt
 from cosmos_outbox.outbox.errors import OutcomeUnknown, PreconditionFailed, Unavailable
-from cosmos_outbox.outbox.feed import SkipMarker
 from cosmos_outbox.settings.connections import Connection
 from devstack.testing import Service
 from domain.contact import Contact
 from domain.values import Name
-from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.contract.conftest import CosmosStore
-from tests.contract.test_parking_failures import Story
-from tests.support.azure import CONTACTS, PARKED, contacts_database
+from tests.support.azure import CONTACTS, contacts_database
 from tests.support.contacts import DETAILS, LATER, NOON
-from tests.support.feed import EVENTS
 
 pytestmark = pytest.mark.own_stack
 
@@ -119,29 +113,3 @@ async def test_while_no_region_takes_writes_the_caller_knows_what_may_be_stored(
     assert len(await events(store, contact_id)) == 1 + lost
     await rename(store, contact_id, "Roe")
     assert len(await events(store, contact_id)) == 2 + lost
-
-
-@pytest.mark.parametrize("lost", [1, *(pytest.param(each, marks=pytest.mark.long) for each in (0, 2))])
-async def test_a_relay_parks_and_publishes_each_event_once_and_in_order(
-    cosmos: Service, client: CosmosClient, store: CosmosStore, lost: int
-) -> None:
-    topic = BusPublisher(limit=1000)
-
-    def make() -> CosmosParkingLot:
-        documents = ParkedDocuments(EVENTS)
-        return CosmosParkingLot(Container(client, store.names[0], PARKED), "t", documents, ttl_seconds=600)
-
-    story = Story(f"failing-over-{lost}", make, topic)
-    await failing_over(cosmos, PARKED, lost=lost)
-    await story.until_done(lambda: story.feed([story.event(1), story.large(2), story.event(3)]))
-    story.lot = make()
-    await failing_over(cosmos, PARKED, lost=lost)
-    await story.until_done(lambda: story.feed([story.event(4)]))
-    await cosmos.faults.clear()
-    await story.until_done(story.discard)
-    await story.until_done(story.replay)
-
-    sent = [story.event(sequence)["id"] for sequence in (1, 2, 3, 4)]
-    sent[1] = SkipMarker(story.key, sent[1], 2, story.now).id
-    assert topic.of(story.key) == sent
-    assert await story.listed() == []

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from itertools import pairwise
 from random import Random
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from cosmos_outbox.cosmos.relay import parking
 from cosmos_outbox.cosmos.relay.pages import VerifiedPage
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedState
-from cosmos_outbox.cosmos.relay.parking import LONGEST_TRY_AGAIN_SECONDS, MAX_AGE_SECONDS
+from cosmos_outbox.cosmos.relay.parking import LONGEST_TRY_AGAIN_SECONDS
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.relay.relay import Relay
 from cosmos_outbox.kernel.clock import sources, using
@@ -98,29 +97,6 @@ async def test_others_go_on_and_what_comes_later_waits_in_order(world: World, fa
     assert await tried_after(world, faulty, 80)
     assert faulty.taken[2:] == ids(1, 2, 3)
     assert not await world.is_blocked()
-
-
-@pytest.mark.long
-async def test_the_pauses_grow_to_an_hour_until_the_event_is_too_old(world: World, faulty: Faulty) -> None:
-    await world.feed(event(1), event(2))
-    pauses: list[int] = []
-    for _ in range(9):
-        waited = 0
-        step = 20 if len(pauses) < 3 else 300
-        while not await tried_after(world, faulty, step):
-            waited += step
-        pauses.append(waited + step)
-    assert pauses[0] <= 80
-    assert all(later > earlier for earlier, later in pairwise(pauses[:4]))
-    assert max(pauses) <= LONGEST_TRY_AGAIN_SECONDS * 1.25 + 300
-    assert pauses[-1] >= LONGEST_TRY_AGAIN_SECONDS * 0.7
-
-    world.now += timedelta(seconds=2 * MAX_AGE_SECONDS)
-    await world.parking.upkeep()
-    assert not await world.is_blocked(), "it may hold personal data of somebody deleted since"
-    assert await world.listed() == []
-    assert faulty.taken[-1:] == ids(2)
-    assert ids(1)[0] not in faulty.taken
 
 
 async def test_a_receiver_that_is_away_in_between_makes_the_pauses_grow_too(

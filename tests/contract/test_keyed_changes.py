@@ -103,15 +103,6 @@ class Instances(Heaps):
                 pass
         raise AssertionError("never answered")
 
-    async def answer_to(self, asking: Asking) -> int | str:
-        """What the caller hears in the end: the sequence of the change, or why there is none."""
-        try:
-            return (await self.until_answered(asking)).sequence
-        except (HeapClosed, RefusedBefore):
-            return "refused"
-        except AggregateNotFound:
-            return "gone"
-
     async def version(self, name: str) -> str:
         return (await self.aggregates().read(Heap, name, ORIGIN, newest=True)).etag
 

@@ -1,7 +1,6 @@
 """Reads may be old, as far as Session consistency allows: nothing is refused, and nothing doubled, because of one."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 from uuid import UUID, uuid4
 
 import pytest
@@ -24,6 +23,7 @@ from tests.contract.conftest import CosmosStore
 from tests.support.azure import PARKED, contacts_database
 from tests.support.contacts import DETAILS, LATER, ORIGIN
 from tests.support.feed import EVENTS, event_document, read
+from tests.support.losses import OldReplica
 from tests.support.memory import committed
 from tests.support.use_cases import Contacts
 
@@ -133,34 +133,13 @@ async def test_a_change_is_not_refused_because_of_an_old_state(
         await service(lagging).revise(contact_id, only_if_agreed, ORIGIN)
 
 
-class LaggingLot(Lagging):
-    """Another instance's view of the parking lot: without a session token a query sees nothing of what was parked."""
-
-    async def page(
-        self,
-        query: str,
-        parameters: Mapping[str, Any],
-        size: int,
-        continuation: str | None,
-        *,
-        partition_key: Key | None = None,
-        session_token: str | None = None,
-    ) -> tuple[list[Item], str | None]:
-        if partition_key is not None and self.seen(partition_key) is None:
-            return [], None
-        return await super().page(
-            query, parameters, size, continuation, partition_key=partition_key, session_token=session_token
-        )
-
-
 async def test_no_event_slips_past_a_block_that_another_instance_just_wrote(cosmos_server: Service) -> None:
     async with (
         contacts_database(cosmos_server) as database,
         cosmos_client(Connection(cosmos_server.connection_string), None) as client,
     ):
         documents = ParkedDocuments(EVENTS)
-        lagging = LaggingLot(client, database.id, PARKED)
-        lagging.old = {}
+        lagging = OldReplica(client, database.id, PARKED)
         here = CosmosParkingLot(Container(client, database.id, PARKED), "t", documents, ttl_seconds=60)
         there = CosmosParkingLot(lagging, "t", documents, ttl_seconds=60)
         topic = BusPublisher(limit=1000)

@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from cosmos_outbox.composition.declarations import ReadModelDeclaration
-from cosmos_outbox.inbox.entry import After, Entry, EntrySchema, Stamp
+from cosmos_outbox.inbox.entry import After, EntrySchema
 from cosmos_outbox.inbox.errors import SourceBehind
 from cosmos_outbox.inbox.healing import Counts, WalkProgress
 from cosmos_outbox.inbox.message import Event
@@ -194,22 +194,6 @@ async def test_a_walk_compares_all_but_the_document_that_cannot_be_read(desk: De
     counts = await desk.walked()
     assert (counts.entries, counts.sources, counts.healed, counts.failed) == (2, 3, 2, 1)
     assert [await desk.entry(each) for each in ("b-1", "b-2", "b-3")] == [(1, 1), None, (1, 1)]
-
-
-async def test_a_rebuild_fills_an_empty_read_model_and_the_source_wins(desk: Desk) -> None:
-    for booking in ("walk", "rebuild", "progress"):  # an aggregate may be called like a walk
-        await desk.book(booking)
-    ahead = AggregateKey("booking", "progress")
-    await desk.model.inbox.entries.put(
-        ahead, Entry(9, None, Seats(seats=9)), Stamp(utc_now(), None), over=None
-    )
-    await desk.walked()
-    assert await desk.entry("progress") == (9, 9)
-    progress = await desk.model.healing.rebuild(lambda _: None, source_wins=True)
-    assert progress.last_counts is not None
-    assert progress.last_counts.failed == 0
-    assert [await desk.entry(each) for each in ("walk", "rebuild", "progress")] == [(1, 1)] * 3
-    assert len((await desk.model.listing.page([], "seats", 10, None)).items) == 3
 
 
 @pytest.mark.needs_a_socket("the command, which runs in a thread")

@@ -23,7 +23,6 @@ from cosmos_outbox.cosmos.relay.parking import (
     EXPIRED,
     MAX_AGE_SECONDS,
     REPLAY_SECONDS,
-    SHARE_SECONDS,
     UPKEEP_SECONDS,
     Parking,
     Replayed,
@@ -512,30 +511,6 @@ async def test_however_many_replays_get_no_answer_no_aggregate_waits_for_ever(wo
     """More of them than one upkeep has time for, and they are the first of the list."""
     _, topic = await all_but_hanging_replayed(world, hanging=6, healthy=2)
     assert {owner for owner, _ in topic.sent} == {contact_key(f"g{number}").id for number in range(2)}
-
-
-@pytest.mark.long
-async def test_long_replays_take_turns_and_use_all_the_upkeeps_time(world: World) -> None:
-    await world.feed(large(1), large(1, "b"))
-    for one in await world.listed():
-        await world.parking.discard(one.id, "r")
-    await world.feed(*(event(sequence, name) for name in "ab" for sequence in range(2, 260)))
-    publish, seconds, asked = world.topic.publish, 0.0, list[str]()
-
-    async def slowly(page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
-        nonlocal seconds
-        seconds += SHARE_SECONDS / 2
-        asked.append(next(name for name in "ab" if contact_key(name) == page[0].aggregate))
-        return await publish(page, until)
-
-    world.topic.publish = slowly  # type: ignore[method-assign]
-    hurried = Parking(world.lot, world.topic, committed(world.lot), clock=world.clock, timer=lambda: seconds)
-    await hurried.upkeep()
-    assert seconds == UPKEEP_SECONDS
-    first, second = asked[0], "ab".replace(asked[0], "")
-    assert asked == [first] * 2 + [second] * 2 + [first] * 2 + [second] * 2
-    for name in "ab":
-        assert world.sent(name)[1:] == [event(n, name)["id"] for n in range(2, len(world.sent(name)) + 1)]
 
 
 async def test_a_document_that_cannot_be_given_up_keeps_no_other_from_it(

@@ -15,7 +15,6 @@ from azure.cosmos.aio import DatabaseProxy
 
 from cosmos_changefeed import (
     ChangeFeedProcessor,
-    effective_key,
     physical_partitions,
 )
 from cosmos_outbox.cli import publish_again as command
@@ -34,7 +33,7 @@ from devstack.testing import Service, eventually
 from infra.bootstrap import service as contact_service
 from tests.changefeed.support import FAST
 from tests.support.azure import CONTACTS, LEASES, contacts_database, cosmos_connection
-from tests.support.feed import EVENTS, contact_id, event_document
+from tests.support.feed import EVENTS, event_document
 
 PARTITIONS = 3
 SOME = [f"contact {number}" for number in range(24)]
@@ -216,37 +215,6 @@ async def test_an_event_that_no_replica_shows_yet_is_not_taken_for_forwarded(
     monkeypatch.setattr(command, "PATIENCE_SECONDS", 0.0)
     with pytest.raises(NotForwardedYet, match="has not forwarded"):
         await republish(RepublishingProgress())
-
-
-@pytest.mark.long
-async def test_an_event_waiting_behind_a_clock_turned_back_is_not_forwarded_yet(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its time is over and old; what waits before it in the feed was stored later by that clock."""
-    await world.store(*SOME)
-    outbox = world.outbox
-    async with relay(world):
-        await eventually(lambda: nothing_waits(world))
-    places = {name: await effective_key(outbox.feed, contact_id(name)) for name in SOME}
-    [first, *_] = await physical_partitions(outbox.feed)
-    one, other, *_ = [name for name, place in places.items() if first.feed_range.holds(place)]
-    before = int(utc_now().timestamp()) - 300
-    await world.store(other, sequence=2)
-    try:
-        await world.cosmos.faults.turn_clock(-600)
-        await world.store(one, sequence=2)
-    finally:
-        await world.cosmos.faults.turn_clock(0)
-    plan = RepublishingPlan(Span(0, before), uuid4(), dry_run=True)
-    progress = RepublishingProgress()
-    with monkeypatch.context() as impatient:
-        impatient.setattr(command, "PATIENCE_SECONDS", 0.0)
-        with pytest.raises(NotForwardedYet):
-            await command.republish(world.wired, plan, progress)
-    assert progress.published == 0
-    async with relay(world):
-        await command.republish(world.wired, plan, progress)
-    assert progress.published == 1, "the one that the clock has put into that time"
 
 
 async def test_a_time_that_may_go_on_by_another_clock_is_refused(world: World) -> None:

@@ -49,28 +49,6 @@ async def world(cosmos_server: Server, servicebus_server: Server) -> AsyncIterat
         yield made
 
 
-@pytest.mark.long
-async def test_a_destination_that_is_away_holds_up_no_other(world: World) -> None:
-    async with two(world) as at_work:
-        people = [await added(at_work.wired, "Ada", "Augusta") for _ in range(3)]
-        for person in people:
-            assert await world.on_topic(person, 3) == [1, 2, 3]
-
-        async def known() -> bool:
-            own, partner = (
-                await at_work.wired.operator.observer.status(),
-                await at_work.partner.operator.observer.status(),
-            )
-            lags = [sum(lease.lag for lease in status.leases) for status in (own, partner)]
-            return lags[0] == 0 < lags[1] and not own.failures and bool(partner.failures)
-
-        await eventually(known)
-        assert world.taken == []
-        await world.comes()
-        await eventually(lambda: len(world.taken) >= 9)
-        assert {person: world.taken_of(person) for person in people} == {key: [1, 2, 3] for key in people}
-
-
 async def test_what_one_relay_parks_is_parked_and_operated_there_alone(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,15 +88,3 @@ async def test_what_one_relay_parks_is_parked_and_operated_there_alone(
         assert await asyncio.to_thread(command, "retry", first.id, of=world.partner) == 0
         assert list(dict.fromkeys(world.taken_of(sick))) == [1, 2, 3], "in order; a copy may come"
         assert await at_work.parked(partner) == []
-
-
-@pytest.mark.long
-async def test_a_second_relay_that_is_added_later_begins_with_what_is_stored(world: World) -> None:
-    async with running(declared(), environment=world.settings, subscribers=False) as at_work:
-        before = await added(at_work.wired, "Ada")
-        assert await world.on_topic(before, 2) == [1, 2]
-    await world.comes()
-    async with two(world) as at_work:
-        later = await added(at_work.wired)
-        assert await world.on_topic(later, 1) == [1]
-        await eventually(lambda: (world.taken_of(before), world.taken_of(later)) == ([1, 2], [1]))

@@ -101,27 +101,5 @@ async def all_checkpointed(started: Stack) -> bool:
     return all(lease["ContinuationToken"] for lease in await leases(started))
 
 
-@pytest.mark.long
-async def test_a_worker_started_before_store_and_broker_becomes_ready_by_itself(tmp_path: Path) -> None:
-    with stack(tmp_path) as started:
-        started.functions.kill()
-        async with service(started) as contacts:
-            contact = await create(contacts)
-        started.cosmos.kill()
-        started.servicebus.kill()
-        log = tmp_path / "worker.log"
-        with worker(started, log) as process:
-            await eventually(lambda: "events wait: the store could not be used" in log.read_text())
-            assert await probe(log, "/healthz") == (200, {"status": "alive"})
-            status, answer = await probe(log, "/readyz")
-            assert (status, answer["status"]) == (503, "not ready")
-            started.cosmos.start()
-            started.servicebus.start()
-            assert await started.sequences(str(contact), 1, within=40) == [1]
-            await eventually(lambda: is_ready(log))
-            assert process.terminate() == 0
-        assert DETAILS.email not in log.read_text()
-
-
 async def is_ready(log: Path) -> bool:
     return await probe(log, "/readyz") == (200, {"status": "ready"})

@@ -13,25 +13,6 @@ from tests.e2e.test_path import search
 pytestmark = pytest.mark.own_stack
 
 
-@pytest.mark.long
-async def test_a_stop_while_a_send_hangs_abandons_it_without_a_checkpoint(
-    tmp_path: Path, http: aiohttp.ClientSession
-) -> None:
-    with stack(tmp_path) as started:
-        warm = await started.create(http)
-        assert await started.sequences(warm["id"], 1) == [1]
-        started.servicebus.pause()
-        contact = await started.create(http)
-        await eventually(lambda: f"created contact {contact['id']}" in started.log())
-
-        assert started.functions.terminate() == 0  # while the broker still hangs
-
-        started.servicebus.resume()
-        started.functions.start()
-        assert await started.sequences(contact["id"], 1, within=40) == [1]
-        assert await started.topic.is_empty(contact["id"])
-
-
 # What is left open is logged in any case; that a new Python with all its warnings has none takes three seconds more.
 EVERY_WARNING = {"PYTHONWARNINGS": "always", "PYTHONASYNCIODEBUG": "1"}
 

@@ -50,25 +50,8 @@ class Fate:
         return self.writes >= self.write
 
 
-class Failing(Container):
-    """Loses one write. A read without a session token sees nothing: its replica lags as far as the contract allows."""
-
-    fate: Fate
-
-    async def execute(self, partition_key: Key, writes: Sequence[Write]) -> list[str]:
-        if (loss := self.fate.of_this_write()) is None:
-            return await super().execute(partition_key, writes)
-        if loss is Loss.REPEATED:
-            await super().execute(partition_key, writes)
-            return await super().execute(partition_key, writes)
-        if loss in (Loss.NO_ANSWER, Loss.THROTTLED, Loss.DIED_AFTER):
-            with suppress(StoreFailed):  # a renewal, or a refused write, and that answer is lost
-                await super().execute(partition_key, writes)
-            self._sessions._tokens.pop(self.paths.text(partition_key), None)
-        if loss in (Loss.DIED_BEFORE, Loss.DIED_AFTER):
-            raise ProcessDied
-        kind = Kind.THROTTLED if loss is Loss.THROTTLED else Kind.PASSING
-        raise StoreFailed(Failure(kind, "lost", answer_lost=True))
+class OldReplica(Container):
+    """Reads without a session token see nothing: the replica lags as far as the contract allows."""
 
     async def read(self, item_id: str, partition_key: Key, *, consistent: bool = False) -> Item | None:
         if not consistent and self.seen(partition_key) is None:
@@ -97,3 +80,24 @@ class Failing(Container):
         if partition_key is not None and self.seen(partition_key) is None:
             return []
         return await super().first(query, parameters, most, partition_key=partition_key)
+
+
+class Failing(OldReplica):
+    """Loses one write, over a replica that lags."""
+
+    fate: Fate
+
+    async def execute(self, partition_key: Key, writes: Sequence[Write]) -> list[str]:
+        if (loss := self.fate.of_this_write()) is None:
+            return await super().execute(partition_key, writes)
+        if loss is Loss.REPEATED:
+            await super().execute(partition_key, writes)
+            return await super().execute(partition_key, writes)
+        if loss in (Loss.NO_ANSWER, Loss.THROTTLED, Loss.DIED_AFTER):
+            with suppress(StoreFailed):  # a renewal, or a refused write, and that answer is lost
+                await super().execute(partition_key, writes)
+            self._sessions._tokens.pop(self.paths.text(partition_key), None)
+        if loss in (Loss.DIED_BEFORE, Loss.DIED_AFTER):
+            raise ProcessDied
+        kind = Kind.THROTTLED if loss is Loss.THROTTLED else Kind.PASSING
+        raise StoreFailed(Failure(kind, "lost", answer_lost=True))

@@ -101,21 +101,6 @@ async def test_events_reach_read_model_and_effect_once_each(memory: InMemory) ->
     assert bookings.mailed == [event.id for event in memory.events]
 
 
-async def test_twice_out_of_order_and_with_a_gap(memory: InMemory) -> None:
-    booking = (await booked()).aggregate
-    for seats in (2, 3):
-        await resized(booking, seats)
-    first, second, third = memory.events
-    await memory.deliver(first, first, second, to=mail)
-    await memory.deliver(third, second, third, to=mail)
-    assert bookings.mailed == [first.id, second.id, third.id]
-
-    await memory.deliver(first, third, second, to=board)
-    entry = await memory.entry(board, booking.aggregate_id)
-    assert entry is not None
-    assert (entry.state, entry.last_sequence) == (Row(title="A table", seats=3), 3)
-
-
 async def test_what_cannot_be_read_is_set_aside_with_its_reason(memory: InMemory) -> None:
     [record] = await memory.deliver(Message(b"no JSON", {"aggregateType": "booking"}), to=board)
     assert (record.state.value, "it is no JSON" in record.reason) == ("refused", True)
