@@ -67,7 +67,7 @@ STRIKES = (
 that the broker refuses are discarded; ``operators``: two of them at once; ``host``: the Functions host relays;
 ``rollout``: another version is deployed; ``sessions``: with another number of them; ``triggers``: the host subscribes;
 ``lists``: clients page through them; ``proxy``: the read model's source is the service's HTTP API, in whose place a
-proxy answers for a while; ``handlers``: some calls of the read model's functions raise what is no ``Exception``.
+proxy answers for a while; ``handlers``: some calls of subscribers' functions raise what is no ``Exception``.
 """
 
 THEN = ("then.publish again", "then.restore", "then.days", "then.away")

@@ -13,7 +13,12 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from cosmos_outbox.composition.declarations import ReadModelDeclaration, Subscriber
+from cosmos_outbox.composition.declarations import (
+    EffectDeclaration,
+    ReactionDeclaration,
+    ReadModelDeclaration,
+    Subscriber,
+)
 from cosmos_outbox.http.message import Answer, Handler, Request
 from cosmos_outbox.inbox.errors import StoreUnavailable
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -77,14 +82,19 @@ class HttpSource:
 
 
 def raising(service: Service) -> Service:
-    """Returns the service with read models whose functions now and then raise what is no ``Exception``."""
-    return _with_read_models(
-        service,
-        lambda each: replace(
-            each, project=_raises(each.project), first=each.first and _raises(each.first),
-            state_of=_raises(each.state_of),
-        ),
-    )  # fmt: skip
+    """Returns the service with subscribers whose functions now and then raise what is no ``Exception``."""
+    return redeclared(service, _raising)
+
+
+def _raising(of: Subscriber) -> Subscriber:
+    match of:
+        case ReadModelDeclaration():
+            first = of.first and _raises(of.first)
+            return replace(of, project=_raises(of.project), first=first, state_of=_raises(of.state_of))
+        case ReactionDeclaration():
+            return replace(of, targets=_raises(of.targets), react=_raises(of.react))
+        case EffectDeclaration():
+            return replace(of, run=_raises(of.run))
 
 
 def _raises(handler: Callable[..., Any]) -> Callable[..., Any]:

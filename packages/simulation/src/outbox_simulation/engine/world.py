@@ -138,21 +138,19 @@ class World:
             assert isinstance(of, SimulatedService), "there is a receiver"
             self.of = of = replace(of, shown=bus.shown)
             bus.saw = lambda entry: history.add([entry])
-        if "handlers" in plan.faults and isinstance(of, SimulatedService):
-            self.of = of = replace(of, service=raising(of.service))
         self._http_source: HttpSource | None = None
         if "proxy" in plan.faults and isinstance(of, SimulatedService) and of.get is not None:
             self._http_source = HttpSource(lambda: self.deployment, of.get, plan.chance("http source"))
             self.of = of = replace(of, service=self._http_source.of(of.service))
         after = plan.settings_after
-        begins = of.service if after is None else of.before or of.service
+        # What judges a run calls the functions as they are declared.
+        runs = raising(of.service) if "handlers" in plan.faults else of.service
+        begins = runs if after is None else of.before or runs
         self.ground = Ground(loop, trace, history, store, bus, of.service, Version(begins, plan.settings))
         self.deployment = Deployment(plan, self.ground, self._settings)
         if isinstance(bus, Posts) and isinstance(of, SimulatedService) and of.read is not None:
             bus.source = AggregateReads(self.deployment, of.read, plan.chance("source"))
-        self._rollout = Rollout(
-            plan, self.deployment, Version(of.service, after or plan.settings), self._over
-        )
+        self._rollout = Rollout(plan, self.deployment, Version(runs, after or plan.settings), self._over)
         history.numbers_of_sessions = self._rollout.numbers
         self._operator = SimulatedOperator(
             history,
