@@ -515,6 +515,7 @@ var serviceBusSettings = overServiceBus ? {
   SERVICEBUS_QUEUE: serviceBusQueue
   SERVICEBUS_TOPIC_PARTITIONED: string(topicPartitioned)
   SERVICEBUS_SESSIONS: '32'
+  SERVICEBUS_WEBSOCKETS: 'false'
 } : {}
 
 var storageQueueSettings = !overServiceBus ? {

@@ -60,12 +60,19 @@ class AsgiApp:
         """Serves one request. Raises NotImplementedError for a web socket, and for a lifespan: it needs none."""
         if scope["type"] != "http":
             raise NotImplementedError(f"this application serves http, not {scope['type']}")
-        path = str(scope["path"]).removeprefix(scope.get("root_path", "")).removeprefix("/")
+        base = scope.get("root_path", "")
+        path = str(scope["path"]).removeprefix(base.removeprefix(cut_off(scope))).removeprefix("/")
         for known, handler in self._served:
             parts = known.parts(path)
             if parts is not None and scope["method"] in known.methods:
-                return await serve(handler, parts, scope, receive, send, scope.get("root_path", ""))
-        return await serve(self._unrouted, {"path": path}, scope, receive, send, scope.get("root_path", ""))
+                return await serve(handler, parts, scope, receive, send, base)
+        return await serve(self._unrouted, {"path": path}, scope, receive, send, base)
+
+
+def cut_off(scope: Scope) -> str:
+    """Returns the prefix that a proxy has cut off the path, and that a caller's path has; empty: there is none."""
+    prefix = str(scope.get("app_root_path", scope.get("root_path", "")))
+    return "" if f"{scope['path']}/".startswith(f"{prefix}/") else prefix
 
 
 def unrouted(known: Sequence[Path]) -> Handler:
@@ -125,5 +132,5 @@ def received(scope: Scope, parts: Mapping[str, str], body: bytes, base: str = ""
         if name != "transfer-encoding":  # hop-by-hop: the server has already assembled the body
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
     query = scope.get("query_string", b"").decode("latin-1")
-    url = quote(scope["path"], safe="/:@!$&'()*+,;=~") + (f"?{query}" if query else "")
+    url = quote(cut_off(scope) + scope["path"], safe="/:@!$&'()*+,;=~") + (f"?{query}" if query else "")
     return Request(scope["method"], url, headers, parts, body, base)

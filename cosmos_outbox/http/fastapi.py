@@ -15,7 +15,7 @@ from fastapi import APIRouter, Request, Response  # noqa: E402 - not before it i
 from starlette.routing import Route  # noqa: E402
 
 from cosmos_outbox.http.answering import kinds_of  # noqa: E402
-from cosmos_outbox.http.asgi import Receive, Scope, Send, answer_call, serve, unrouted  # noqa: E402
+from cosmos_outbox.http.asgi import Receive, Scope, Send, answer_call, cut_off, serve, unrouted  # noqa: E402
 from cosmos_outbox.http.calls import CallerOf, Path, calls  # noqa: E402
 from cosmos_outbox.http.documents import problem_call  # noqa: E402
 from cosmos_outbox.http.message import Handler  # noqa: E402
@@ -77,8 +77,8 @@ def _endpoint(handler: Handler, path: str) -> Callable[[Request], Awaitable[Resp
 
 
 def _base(scope: Scope, route: str) -> str:
-    """Returns the part of the path before the route: a program may mount the router anywhere."""
-    return str(scope["path"]).rstrip("/").rsplit("/", route.count("/") + 1)[0]
+    """Returns a caller's path before the route: a program may mount the router anywhere, and be behind a proxy."""
+    return cut_off(scope) + str(scope["path"]).rstrip("/").rsplit("/", route.count("/") + 1)[0]
 
 
 class _Unrouted:

@@ -3,6 +3,7 @@
 The form is that of ``devstack.toml``; Bicep reads the same from the file that ``cosmos-outbox resources`` writes.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +12,11 @@ from cosmos_outbox.service import Service
 from cosmos_outbox.settings.transports import ServiceBus, StorageQueue
 
 _CONNECTED = {"COSMOS": "-", "SERVICEBUS": "-", "STORAGEQUEUE": "-"}
-"""No name depends on a connection, so any will do."""
+_CONNECTION = re.compile(
+    r"(\w*connstr_|AzureWebJobs|ConnectionStrings(__|:))?(COSMOS|SERVICEBUS|STORAGEQUEUE)((__|:).*)?",
+    re.IGNORECASE,
+)
+"""A setting of a connection, on which no name depends: so any will do in their place."""
 
 _RECEIVED = {
     "requires_session": True, "lock_duration": "PT1M", "max_delivery_count": 2000,
@@ -24,7 +29,8 @@ _SENT = {"requires_duplicate_detection": True, "duplicate_detection_history_time
 
 def resources(service: Service, environment: Mapping[str, str]) -> dict[str, Any]:
     """Returns what the service needs, under the names that its declaration or a setting gives. Raises Misconfigured."""
-    plan = plan_for(service, _CONNECTED | {name: value for name, value in environment.items() if value})
+    named = {name: value for name, value in environment.items() if value and not _CONNECTION.fullmatch(name)}
+    plan = plan_for(service, _CONNECTED | named)
     cosmos, own = plan.cosmos, plan.settings.transport.destination
     return {
         "settings": _settings(plan, environment),

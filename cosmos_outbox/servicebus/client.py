@@ -17,6 +17,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 import certifi
+from azure.servicebus import TransportType
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 
 from cosmos_outbox.kernel.clock import monotonic
@@ -75,12 +76,15 @@ def servicebus_client(
     connection: Connection, credential: Credential | None, *, retries: int = 3
 ) -> ServiceBusClient:
     """Returns a client that connects at its first use; ``retries``: how often it repeats a failed operation."""
+    options: dict[str, Any] = {
+        "retry_total": retries,
+        "ssl_context": _trusted(),
+        "transport_type": TransportType.AmqpOverWebsocket if connection.websockets else TransportType.Amqp,
+    }
     if connection.connection_string:
-        return ServiceBusClient.from_connection_string(
-            connection.connection_string, retry_total=retries, ssl_context=_trusted()
-        )
+        return ServiceBusClient.from_connection_string(connection.connection_string, **options)
     assert credential is not None
-    return ServiceBusClient(connection.address, credential, retry_total=retries, ssl_context=_trusted())
+    return ServiceBusClient(connection.address, credential, **options)
 
 
 def receiver_of(

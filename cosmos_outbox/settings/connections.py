@@ -38,6 +38,8 @@ class Connection:
     """False: any available sign-in is used, including a developer's own."""
     client_id: str | None = None
     """The client id of a user-assigned managed identity; None: the system-assigned one."""
+    websockets: bool = False
+    """Of Service Bus: AMQP over WebSockets, port 443, where a network closes port 5671."""
 
 
 class _Setting(NamedTuple):

@@ -186,6 +186,7 @@ class ServiceBus:
             self.setting: self.topic,
             "SERVICEBUS_TOPIC_PARTITIONED": self.partitioned,
             "SERVICEBUS_SESSIONS": self.sessions or AGGREGATE,
+            "SERVICEBUS_WEBSOCKETS": self.connection.websockets,
         }
 
 
@@ -295,7 +296,10 @@ def _servicebus(environment: Mapping[str, str], declared: Declared) -> ServiceBu
             "SERVICEBUS_QUEUE and send to a topic"
         )
     return ServiceBus(
-        connection=resolve(environment, "SERVICEBUS", "fullyQualifiedNamespace"),
+        connection=replace(
+            resolve(environment, "SERVICEBUS", "fullyQualifiedNamespace"),
+            websockets=flag(environment, "SERVICEBUS_WEBSOCKETS"),
+        ),
         topic=queue or declared.topic.resolve(environment),
         partitioned=flag(environment, "SERVICEBUS_TOPIC_PARTITIONED"),
         sessions=_sessions(environment),

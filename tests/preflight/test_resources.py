@@ -84,6 +84,20 @@ def test_a_setting_names_what_is_made() -> None:
 
 
 @pytest.mark.parametrize(
+    "name",
+    [
+        "COSMOS__accountEndpoint",
+        "AzureWebJobsCOSMOS",
+        "cosmos",
+        "SQLCONNSTR_SERVICEBUS",
+        "ServiceBus:clientId",
+    ],
+)
+def test_no_name_depends_on_how_the_store_is_reached(name: str) -> None:
+    assert resources(with_subscribers(), {name: "x"}) == resources(with_subscribers(), {})
+
+
+@pytest.mark.parametrize(
     ("given", "made"),
     [
         (

@@ -33,6 +33,7 @@ from cosmos_outbox.http.answering import STATUS_OF
 from cosmos_outbox.http.problems import InvalidRequest
 from cosmos_outbox.http.validation import field_errors as wrong
 from cosmos_outbox.http.validation import validated
+from cosmos_outbox.testing import in_memory
 from domain.values import ContactDetails
 from tests.support.contacts import DETAILS_JSON
 from tests.support.tasks import service, tasks
@@ -69,6 +70,24 @@ async def test_a_type_leads_to_its_page_wherever_the_api_is_mounted(of: Any, pre
     own = await got(app, f"{prefix}/problems/task-done")
     assert "<p>A task that is done changes no more.</p>" in own.text
     assert (await got(app, f"{prefix}/problems/gone-fishing")).status_code == 404
+
+
+@pytest.mark.parametrize("of", [router, mounted])
+@pytest.mark.parametrize("whole", [True, False], ids=["path with it", "path without it"])
+async def test_the_prefix_of_a_proxy_is_kept_in_links(of: Any, *, whole: bool) -> None:
+    """A server gives it as root_path; the path begins with it (uvicorn) or does not (the proxy has cut it off)."""
+    transport = httpx.ASGITransport(app=of("/api"), root_path="/shop")
+    base = "http://x/shop/api" if whole else "http://x/api"
+    async with in_memory(service), httpx.AsyncClient(transport=transport) as api:
+        made = [await api.post(f"{base}/tasks", json={"title": each}) for each in ("a", "b")]
+        place = made[0].headers["location"]
+        assert place == f"/shop/api/tasks/{made[0].json()['id']}"
+        page = await api.get(f"{base}/tasks?pageSize=1")
+        assert page.json()["nextLink"].startswith("/shop/api/tasks?")
+        refused = await api.get(f"{base}/tasks/4711")
+        assert refused.json()["type"] == "/shop/api/problems/not-found"
+        at = "http://x" + (place if whole else place.removeprefix("/shop"))
+        assert (await api.get(at)).json() == made[0].json()
 
 
 def test_each_kind_says_what_to_do_and_has_one_title_and_one_name() -> None:

@@ -6,6 +6,7 @@ that gave it: where that is not the one that was meant, it was split in between,
 anew. A later split does no harm: the token of a partition counts for those that are made of it.
 """
 
+import asyncio
 from collections.abc import Sequence
 
 from cosmos_outbox.cosmos.store import changefeed
@@ -17,6 +18,7 @@ from cosmos_outbox.kernel.clock import new_id
 from cosmos_outbox.outbox.errors import Unavailable
 
 _ATTEMPTS = 5
+_AT_ONCE = 32
 _KEYS_A_PARTITION = 1_000
 """Far more than it takes: partitions are of about one size."""
 
@@ -29,7 +31,7 @@ async def renew_tokens(container: Container, feed: ContainerProxy) -> str:
     for _ in range(_ATTEMPTS):
         try:
             partitions = await changefeed.physical_partitions(feed)
-            tokens = [await _renew_token(container, key) for key in await _keys(container, feed, partitions)]
+            tokens = await _renew_all(container, await _keys(container, feed, partitions))
         except changefeed.FeedRangeGone:
             continue
         except StoreFailed as error:
@@ -49,10 +51,22 @@ async def _keys(
     for _ in range(_KEYS_A_PARTITION * len(partitions)):
         key = container.paths.made_up(str(new_id()))
         place = await changefeed.effective_key(feed, key)
-        keys |= {each.id: key for each in partitions if each.feed_range.holds(place)}
+        keys |= {each.id: key for each in partitions if each.id not in keys and each.feed_range.holds(place)}
         if len(keys) == len(partitions):
             return [keys[each.id] for each in partitions]
     raise Unavailable("no partition key was found for one of the container's partitions: try again later")
+
+
+async def _renew_all(container: Container, keys: Sequence[Key]) -> list[str]:
+    """Renews the tokens side by side. Raises the first failure when all that were begun have ended."""
+    tokens: list[str] = []
+    for begin in range(0, len(keys), _AT_ONCE):
+        some = (_renew_token(container, key) for key in keys[begin : begin + _AT_ONCE])
+        for answer in await asyncio.gather(*some, return_exceptions=True):
+            if isinstance(answer, BaseException):
+                raise answer
+            tokens.append(answer)
+    return tokens
 
 
 async def _renew_token(container: Container, partition_key: Key) -> str:
