@@ -73,8 +73,8 @@ class LeaseMender:
                 )
             else:
                 _log.warning(
-                    "lease %s was missing, and is there: another instance has made it again, or an attempt of this one "
-                    "whose answer was lost, or the look was an old read",
+                    "lease %s is no longer missing: another instance made it, or an attempt of this one whose answer "
+                    "was lost, or the read was stale",
                     lease.token,
                 )
 

@@ -166,7 +166,7 @@ class ChangeFeedProcessor:
         try:
             key = await effective_key(self._monitored, partition_key)
         except Exception as error:  # noqa: BLE001 - one read too many does no harm, and one too few delays an event
-            _log.debug("every lease is looked at, since a partition key has no known place: %s", error)
+            _log.debug("checking every lease, because the place of a partition key is unknown: %s", error)
             self._wake_all()
             return
         for worker in self._workers.values():
@@ -256,9 +256,7 @@ class ChangeFeedProcessor:
             try:
                 await self._store.delete(lease)
             except Exception as error:  # noqa: BLE001 - no worker uses the lease, so nothing depends on this
-                _log.debug(
-                    "lease %s: its parts have leases, and it cannot be deleted: %s", lease.token, error
-                )
+                _log.debug("lease %s: it was split, and could not be deleted: %s", lease.token, error)
 
     async def _try_to_acquire(self, lease: Lease) -> None:
         try:

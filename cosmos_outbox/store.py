@@ -1,4 +1,4 @@
-"""A subscriber's store of one's own: what it has to do, and what it is made of.
+"""The parts of a subscriber's own store: the ports that an adapter implements, and the values that they exchange.
 
 An adapter implements ``StoreOf``, ``Store``, ``Entries``, ``SetAside`` and ``EffectRecords``; ``Listing`` pages
 over what finds its entries in order. ``entry_document`` and ``record_document`` give what is kept as JSON. An error of

@@ -1,4 +1,4 @@
-"""A command works for the service that ``--service`` names; an operator's command works on the store itself.
+"""Finds the service of ``--service``, and its settings, for a command; an operator's command uses the store itself.
 
 The service is named by the call, by the environment, or by the project that the command stands in. An operator's
 command reads the service's settings: so it works while no app runs, and needs the rights of the app. Each failure is

@@ -1,4 +1,4 @@
-"""A new service is written in one step, runs and passes its own tests at once; nothing of an example is left to rename.
+"""Writes a new service that runs and passes its own tests at once; nothing of an example is left to rename.
 
     cosmos-outbox init NAME [--kind functions|fastapi] [--aggregate Booking] [--into FOLDER]
 

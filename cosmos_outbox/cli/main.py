@@ -1,4 +1,4 @@
-"""One command does what an operator, or a container, does with a service; each of its parts is a module of its own.
+"""Runs one part of ``cosmos-outbox``, each a module of its own: what an operator, or a container, does with a service.
 
     cosmos-outbox COMMAND [--service MODULE] ...
 

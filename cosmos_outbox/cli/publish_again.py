@@ -1,4 +1,4 @@
-"""Every event of a time that is still stored can be published again, for a subscriber that has lost what it had.
+"""Publishes the stored events of a span of time again, for a subscriber that has lost its data.
 
 cosmos-outbox publish-again --since TIME [--to TIME] [--aggregate TYPE/ID] [--run ID] [--dry-run]
 

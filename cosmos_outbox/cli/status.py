@@ -1,4 +1,4 @@
-"""How a service is, read from its store whether anything of it runs or not: in words, with what to do.
+"""Prints how a service is, read from its store whether anything of it runs or not: in words, with what to do.
 
 cosmos-outbox status [--json]
 """

@@ -1,4 +1,4 @@
-"""A worker runs until it is asked to stop, and stops with exit code 0; what it cannot start without is one line.
+"""Runs a worker until it is asked to stop, with exit code 0; an error that prevents its start is printed as one line.
 
 A relay that drains ends by itself, and its exit code says whether all is forwarded.
 """

@@ -1,4 +1,4 @@
-"""A service's clients are made once per process, inside the running loop, and closed when the loop ends.
+"""Makes a service's clients once per process, inside the running loop, and closes them when the loop ends.
 
 Nothing happens at import, since the host imports the app just to list its functions. The Python worker has no shutdown
 hook (https://github.com/Azure/azure-functions-python-worker/issues/1904), so a task waits for the end of the loop:

@@ -1,4 +1,4 @@
-"""Each transport has one row here: how its publisher is made, its messages are received, and its state is looked at.
+"""Lists the transports: how each makes its publisher, receives its messages, and checks its state.
 
 The row is found by the name of the settings' transport; nothing else chooses by it but the trigger
 (``cosmos_outbox/functions/subscription.py``) and the checks before a start (``cosmos_outbox/preflight``). An SDK is

@@ -1,4 +1,4 @@
-"""One transaction in one partition is stored once or not at all; its writer learns which, or that it is not known.
+"""Stores one transaction in one partition once or not at all, and reports which, or that it is not known.
 
 The answer to a transaction can get lost after it was committed, and the SDK may have repeated it on its own. What the
 store can commit only once is therefore repeated as it is, until it is committed or refused. A refusal may be against an
@@ -174,7 +174,7 @@ class Batch:
         try:
             items = await self.container.first(_STORED, {"@ids": ids}, len(ids) + 1, partition_key=self.key)
         except StoreFailed as error:  # it is known that all is stored
-            _log.info("a transaction is stored, and its documents cannot be read: %s", error.failure.detail)
+            _log.info("the documents of a stored transaction cannot be read: %s", error.failure.detail)
             return [None] * len(ids)
         found = {item["id"]: item for item in items}
         return [_etag(write, found.get(write.item["id"])) for write in self.documents]
@@ -210,7 +210,7 @@ def _unknown(failure: Failure) -> OutcomeUnknown:
 def latest(until: float) -> float:
     """When the last attempt may begin that ends in time (rule ``deadline``). Raises Unavailable: it is too late."""
     if monotonic() > until - DEADLINE_SECONDS:
-        raise Unavailable("the request comes too late, and stores nothing any more: send it again")
+        raise Unavailable("the request ran out of time, and stored nothing: send it again")
     return until - DEADLINE_SECONDS
 
 

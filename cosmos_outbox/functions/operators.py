@@ -1,4 +1,4 @@
-"""The HTTP functions of an operator are the same for every service: a page, health, the relay, what is stuck.
+"""Registers the HTTP functions of operators, alike for every service: a page, health, the relay, what is stuck.
 
 The names of these functions sort before ``unrouted``. All of them need the admin key, but for health and for the page,
 which holds no data. Only the answer with one thing that is stuck holds personal data.
@@ -148,7 +148,7 @@ def named_aggregate(req: Request, types: Sequence[str]) -> AggregateKey:
     if kind not in types:
         raise AggregateNotFound(f"this service has no {kind}; it has: {', '.join(types)}")
     if len(aggregate_id.encode()) > _LONGEST_ID:
-        raise AggregateNotFound("nothing can be stored under an id that is so long")
+        raise AggregateNotFound("no stored id is as long as this one")
     return AggregateKey(kind, aggregate_id)
 
 

@@ -128,17 +128,17 @@ class Resource(Generic[A, D]):
     def _check_what_is_sent(self) -> None:
         if self.new is None:
             if self.create or self.change:
-                raise TypeError(f"{self.path}: what a caller sends needs a model: declare new")
+                raise TypeError(f"{self.path}: the body of a creation needs a model: declare new")
         elif ETAG in (each.alias or name for name, each in self.new.model_fields.items()):
             raise TypeError(
-                f"{self.path}: {ETAG} is what bodies call the version: give the field another name"
+                f"{self.path}: {ETAG} is the name of the version in bodies: give the field another name"
             )
 
     def _check_the_list(self) -> None:
         asked = {*PAGE, listing.SORT, listing.IDS, listing.CHANGED_SINCE}
         if taken := sorted(asked & {*listing.found_by(self.kind)}):
             raise TypeError(
-                f"{self.path}: a list is asked for {', '.join(taken)} in another sense: leave it out of found_by, "
+                f"{self.path}: {', '.join(taken)} has another meaning in a list's query: leave it out of found_by, "
                 "or give the field another name"
             )
 

@@ -172,7 +172,7 @@ class EffectInbox:
         """
         found, now = await self.records.find(event.id), self.clock()
         if found is not None and found.state is EffectState.DONE:
-            raise AlreadyProcessed("its effect was done before")
+            raise AlreadyProcessed("its effect is done already")
         if found is not None and found.may_run(now):
             raise NotApplied("its effect may be running: try again in some minutes")
         if found is None or not found.is_closed:
@@ -208,7 +208,7 @@ class EffectInbox:
         """Rule ``started-first``; of two calls one wins, by create or by version (``started-created-only``)."""
         now = self.clock()
         if found is not None and found.may_run(now):  # young-not-raised
-            raise EffectFailed("its effect may be running, or its process has died: some minutes will show")
+            raise EffectFailed("its effect may be running, or its process has died: it is tried again soon")
         if not asked and found is not None and found.state is EffectState.STARTED:  # old-start-listed
             raise EffectRefused(
                 "it may have been done: the process that had started it did not record its end"

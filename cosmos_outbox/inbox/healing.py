@@ -293,7 +293,7 @@ class Healing(Generic[S]):
         except TimeoutError:
             _log.debug("the walk goes on at its next run")
         except EntryChanged:
-            _log.info("another run is at this walk: this one stops")
+            _log.info("another process runs this walk: this one stops")
         else:
             _log_end(progress.last_counts)
         return progress
@@ -313,7 +313,7 @@ class Healing(Generic[S]):
                     with own_failures():
                         return await self._compare_listed(side, key, listed, run)
                 except StoreUnavailable as error:
-                    _log.error("the walk leaves %s to the next one: %s", key, error)
+                    _log.error("the walk cannot compare %s before its next run: %s", key, error)
                     return error
                 except Exception as error:  # noqa: BLE001 - one aggregate must not end the walk over the others
                     _log.error("the walk cannot compare %s: %s", key, reason_of(error))
@@ -456,9 +456,9 @@ def _is_ahead(key: AggregateKey, entry: Entry[S], newest: Found[S] | None) -> bo
     """Whether only an operator can take an entry back to its source; ``newest``: read consistently, after the entry."""
     if hides(entry, newest):
         _log.error(
-            "%s exists, but its entry was deleted at sequence %d, so that no list shows it: the id was used again "
-            "after a deletion, or the source was put back. Never use an id twice. To show it now, rebuild the entries "
-            "with --source-wins",
+            "%s exists, but its entry was deleted at sequence %d, so lists omit it: its id was used again after a "
+            "deletion, or the source was restored from a backup. Never use an id twice. To show it now, run "
+            "cosmos-outbox rebuild with --source-wins",
             key,
             entry.last_sequence,
         )
@@ -466,8 +466,8 @@ def _is_ahead(key: AggregateKey, entry: Entry[S], newest: Found[S] | None) -> bo
     if newest is None or entry.deleted or newest.sequence >= entry.last_sequence:
         return False
     _log.error(
-        "the entry of %s is ahead of its source, %d to %d: the source was put back. The entry is left as it is; after "
-        "a restore, rebuild the entries",
+        "the entry of %s is at sequence %d, ahead of its source at %d: was the source restored from a backup? The "
+        "entry stays as it is; after a restore, run cosmos-outbox rebuild with --source-wins",
         key,
         entry.last_sequence,
         newest.sequence,

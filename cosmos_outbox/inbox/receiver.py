@@ -120,7 +120,7 @@ class Receiver:
             left = give_up_at - now
             if left <= 0:
                 telemetry.decided(telemetry.Outcome.WAITING)
-                _log.error("message %s waits, since the store is away: %s", delivery.message_id, failure)
+                _log.error("message %s waits: the store is unavailable: %s", delivery.message_id, failure)
                 raise failure
             left = min(left, room_at - now) if now < room_at else left
             await self.sleep(min(left, max(pause, failure.retry_after_seconds)))
@@ -214,7 +214,7 @@ class Receiver:
                     await self.check()
                     await self._put_aside(delivery, event, failure, RecordState.WAITING)
         except Exception as error:  # noqa: BLE001 - any failure of the check counts as an outage
-            _log.debug("what hits %s hits all: %s", event.aggregate, reason_of(error))
+            _log.debug("a failure of %s affects all aggregates: %s", event.aggregate, reason_of(error))
             return False
         self._sick[event.aggregate] = self.time() + SICK_SECONDS
         return True

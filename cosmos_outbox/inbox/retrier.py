@@ -260,7 +260,7 @@ class Retrier:
                 found_away.add(record.aggregate)
                 continue
             except InboxError as error:  # it is not in turn, for example; the others are closed all the same
-                _log.info("record %s waits on: %s", record.id, error)
+                _log.info("record %s still waits: %s", record.id, error)
                 continue
             away.answered()
             if is_settled:

@@ -1,4 +1,4 @@
-"""Whether the store and the broker can be used now, as this process sees them; many who ask cost one look each.
+"""Checks whether the store and the broker can be used now from this process; concurrent callers share a check.
 
 A look changes nothing: the store's container is read, and a sender is opened at the topic, as the relay opens one. What
 is known of the broker is one round trip over the open connection: a relay does not open one for each send.

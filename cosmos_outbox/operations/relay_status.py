@@ -1,4 +1,4 @@
-"""A relay that is late is found even when the relay does not run: its status is read from the store.
+"""Reads the relay's status from the store, so that a late relay is found even when none runs.
 
 The age of the oldest change without a checkpoint says how close events are to expiring unforwarded. A timer checks that
 age, so that a relay that does not run at all is noticed too. The age is known only where there is a lease: a partition

@@ -1,4 +1,4 @@
-"""Writers are refused while the relay is far behind, so that no event expires and no subscriber is buried; reads go on.
+"""Refuses changes while the relay is far behind, so that no event expires and no subscriber is overloaded; reads go on.
 
 The age of the oldest waiting event is read in the background, by one task of a process at a time and only while
 requests come: no request waits for it, and many requests cost one look. An age that is not known, because nobody has

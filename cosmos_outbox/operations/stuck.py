@@ -1,7 +1,7 @@
-"""One list, for people, of all that is stuck, with three verbs: show, retry, discard.
+"""Lists all that is stuck for operators, with three calls on each: show, retry, discard.
 
 Stuck are the events that are parked, and the messages and effects that a subscriber has set aside. Parking
-(:mod:`cosmos_outbox.cosmos.relay.parking`) and the retrier (:mod:`cosmos_outbox.inbox.retrier`) keep each verb safe
+(:mod:`cosmos_outbox.cosmos.relay.parking`) and the retrier (:mod:`cosmos_outbox.inbox.retrier`) keep each call safe
 against a crash, a second operator and a lost answer: it can always be asked for again.
 
 A list holds no personal data; what is shown by its id may.

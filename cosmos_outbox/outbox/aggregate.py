@@ -1,4 +1,4 @@
-"""The base of aggregates. Their events are numbered: ``sequence`` runs 1, 2, 3 … without a gap for the whole lifetime.
+"""Defines the base of aggregates, which numbers their events: ``sequence`` runs 1, 2, 3 … without a gap for life.
 
 A changed property becomes an event only when a unit of work collects the changes. So a property that was set twice
 raises one event, with the last value; a property that was set back raises none; and a new aggregate raises only the

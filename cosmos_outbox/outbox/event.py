@@ -157,8 +157,8 @@ class Declarations:
             made[name] = self._of(self._changed(event, name) if isinstance(event, str) else event)
             if name not in made[name].of_state and field.annotation is not bool:
                 raise TypeError(
-                    f"{made[name].event.__name__} does not carry {name}, though it is its event: add {name}. Only "
-                    "the event of a flag says it by its name alone"
+                    f"{made[name].event.__name__} reports a change of {name}, and has no such field: add {name}. Only "
+                    "the event of a flag needs none"
                 )
         return made
 

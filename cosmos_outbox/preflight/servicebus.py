@@ -1,4 +1,4 @@
-"""The rules for topic and subscription, so that duplicates are dropped, the order is kept and no event is lost."""
+"""Checks topic and subscription: duplicates are dropped, the order is kept and no event is lost."""
 
 from collections.abc import Iterator
 from datetime import timedelta

@@ -63,7 +63,7 @@ async def _end(task: asyncio.Task[Any]) -> None:
         await asyncio.wait({task}, timeout=AGAIN_SECONDS)
         if task.done():
             return
-    _log.warning("a call of the Service Bus SDK does not end, though it was cancelled: it is left alone")
+    _log.warning("a call of the Service Bus SDK did not end after it was cancelled, and is abandoned")
 
 
 def look_at(task: asyncio.Task[Any]) -> None:

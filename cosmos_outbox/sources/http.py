@@ -136,7 +136,7 @@ class HttpSource(Generic[S]):
         import aiohttp  # noqa: PLC0415 - slow to import, and an app that only declares a source does not need it
 
         if key.id in (".", ".."):
-            raise SourceBehind(f"no address names {key}: a client resolves such a part of a path itself")
+            raise SourceBehind(f"no URL can name {key}: its id has another meaning in a path")
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(CALL_SECONDS))
         url, body = f"{self.address}/{quote(key.id, safe='')}", None

@@ -109,7 +109,7 @@ class QueueReceiver:
                     await held.release()
                     await _delete(self.queue, message, held.receipt)
         except StoreUnavailable as error:
-            _log.info("a message of %s comes back: %s", self.subscription, error)
+            _log.info("a message of %s was not handled, and is delivered again: %s", self.subscription, error)
         except (CallEnded, *SDK_ERRORS) as error:
             health.failed(reason(error, f"the queue {self.subscription}"), opening=False)
         finally:
@@ -125,7 +125,7 @@ class QueueReceiver:
         """Copies the message to the poison queue before its deletion: a crash between leaves two copies, never none."""
         await self.poison.send_message(message.content, time_to_live=FOR_EVER)
         _log.error(
-            "message %s came %s times: it is in %s now",
+            "message %s was delivered %s times, more than allowed: it is in %s now",
             message.id,
             message.dequeue_count,
             self.poison.queue_name,
@@ -169,7 +169,7 @@ class _Held:
         try:
             await self._hide(round(self._hidden))
         except SDK_ERRORS as error:
-            _log.info("message %s could not be kept: %s", self._message.id, error_code(error))
+            _log.info("message %s could not be renewed: %s", self._message.id, error_code(error))
             return error_code(error) not in _GONE
         return True
 
@@ -205,7 +205,7 @@ async def _delete(queue: QueueClient, message: QueueMessage, receipt: str | None
     except HttpResponseError as error:
         if error_code(error) not in _GONE:
             raise
-        _log.info("message %s is somebody else's by now: it may be handled once more", message.id)
+        _log.info("another worker has message %s now: it may be handled once more", message.id)
 
 
 @dataclass(frozen=True)

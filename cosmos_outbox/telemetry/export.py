@@ -107,7 +107,7 @@ def _set_up(settings: TelemetrySettings, service: str) -> Exporting | None:
     if isinstance(trace.get_tracer_provider(), TracerProvider) or isinstance(
         metrics.get_meter_provider(), MeterProvider
     ):
-        _log.info("telemetry is exported by what has set up OpenTelemetry in this process before")
+        _log.info("OpenTelemetry is set up in this process already: that exports the telemetry")
         return None
     for library in LIBRARIES:  # an unavailable endpoint logs a line for each attempt
         logging.getLogger(library).addHandler(_OncePerMinute(logging.WARNING))

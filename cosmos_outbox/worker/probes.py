@@ -145,7 +145,7 @@ class _Probes:
     def _alive(self) -> tuple[HTTPStatus, dict[str, Any]]:
         silent = self._health.silent_seconds
         if silent > max(STUCK_SECONDS, self._health.longest_round_seconds):
-            _log.error("a loop has not come round for %.0f s: the liveness probe fails", silent)
+            _log.error("a loop has had no iteration for %.0f s: the liveness probe fails", silent)
             return HTTPStatus.SERVICE_UNAVAILABLE, {"status": "stuck"}
         return HTTPStatus.OK, {"status": "alive"}
 

@@ -63,10 +63,10 @@ class _Part:
             except Exception as error:
                 if isinstance(error, Misconfigured) and not entered.is_set():
                     raise
-                self.failure = f"the {self.name} has ended, and begins again: the log says why"
+                self.failure = f"the {self.name} has failed, and is restarted: the log says why"
                 if monotonic() - at > _LONGEST_PAUSE_SECONDS:
                     pause = _FIRST_PAUSE_SECONDS
-                _log.exception("the %s has ended, and begins again in %.0f s", self.name, pause)
+                _log.exception("the %s has failed, and is restarted in %.0f s", self.name, pause)
                 await wait(self.stop, pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 

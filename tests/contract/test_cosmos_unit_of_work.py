@@ -108,7 +108,7 @@ async def test_more_than_a_batch_holds_is_refused_and_not_tracked_any_more(
             await work.commit()
         with pytest.raises(AggregateNotFound):
             await work.get(Contact, str(contact.id))
-        with pytest.raises(ValueError, match="nothing is tracked"):
+        with pytest.raises(ValueError, match="the unit of work has no aggregate"):
             await work.commit()
 
 

@@ -160,7 +160,7 @@ async def test_an_id_that_a_path_cannot_hold_is_not_asked_for(
     publisher: Publisher, source: HttpSource[State]
 ) -> None:
     for each in (".", ".."):
-        with pytest.raises(SourceBehind, match="no address names"):
+        with pytest.raises(SourceBehind, match="no URL can name"):
             await source.read(AggregateKey("thing", each))
     assert publisher.asked == []
 

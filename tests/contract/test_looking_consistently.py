@@ -51,7 +51,7 @@ async def test_two_of_one_id_that_no_list_shows_yet_are_reported(
     store: CosmosStore, source: OwnSource[Any]
 ) -> None:
     await stored(store, ["a", "b"])
-    with pytest.raises(SourceBehind, match="two documents are thing t-1"):
+    with pytest.raises(SourceBehind, match="two documents have the id of thing t-1"):
         await source.newest(THING)
 
 

@@ -159,7 +159,7 @@ async def test_one_id_in_two_partitions_is_reported_and_not_guessed(desk: Desk) 
     await desk.proxy.create_item(
         desk.document("b-1", tenant="other", type="booking", seats=9, meta={"lastSequence": 1})
     )
-    with pytest.raises(SourceBehind, match="two documents are booking b-1"):
+    with pytest.raises(SourceBehind, match="two documents have the id of booking b-1"):
         await desk.model.inbox.handle(event)
 
 

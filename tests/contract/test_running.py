@@ -159,11 +159,11 @@ async def test_a_worker_that_crashes_is_logged_and_begun_again(
     async with running(world.service, environment=world.settings, slots=2) as at_work:
         person = await added(at_work.wired)
         crash.set()
-        await eventually(lambda: _troubled(at_work, "the relay has ended"))
+        await eventually(lambda: _troubled(at_work, "the relay has failed"))
         await eventually(lambda: _is(world, at_work.wired, person, ("Ada", 1)))
         await eventually(lambda: _well(at_work))
     [logged] = [
-        each for each in caplog.records if each.levelno == logging.ERROR and "begins again" in each.message
+        each for each in caplog.records if each.levelno == logging.ERROR and "is restarted" in each.message
     ]
     assert logged.exc_info
 

@@ -52,7 +52,7 @@ QUOTED = {
         f"`sessionIdleTimeout` | {IDLE_SECONDS} s",
         f"waits {WAIT_SECONDS:.0f} s inside a message",
         f"for up to {DRAIN_SECONDS:.0f} s",
-        f"has not come round for {STUCK_SECONDS:.0f} s",
+        f"has had no iteration for {STUCK_SECONDS:.0f} s",
         f"longest call, which is {['', 'one', 'two'][int(LONGEST_CALL_SECONDS // 60)]} minutes",
     ],
     "docs/operate/slow-writers.md": [

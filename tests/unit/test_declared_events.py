@@ -181,7 +181,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"created_event": OtherMeals}, "OtherMeals has meals as "),
     ({"created_event": Nameless}, 'Nameless needs its own name: add action: Literal["Nameless"] = "Nameless"'),
     ({"changed_events": {"phone": BookingMoved}}, "changed_events names phone, which BookingState has not"),
-    ({"changed_events": {"table": OfAnother}}, "OfAnother does not carry table, though it is its event: add table"),
+    ({"changed_events": {"table": OfAnother}}, "OfAnother reports a change of table, and has no such field: add table"),
     ({"created_event": None}, "Wrong: no event says that a booking exists: set created_event, or write _created"),
 ]  # fmt: skip
 

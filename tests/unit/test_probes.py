@@ -81,7 +81,7 @@ async def test_a_loop_that_hangs_fails_the_liveness_probe(caplog: pytest.LogCapt
         assert (await get(port, "/healthz"))[0] == 200
         vitals.silent_seconds = probes.STUCK_SECONDS + 1
         assert await get(port, "/healthz") == (503, {"status": "stuck"})
-    assert "a loop has not come round for 301 s" in caplog.text
+    assert "a loop has had no iteration for 301 s" in caplog.text
 
 
 async def test_nothing_else_is_answered(caplog: pytest.LogCaptureFixture) -> None:

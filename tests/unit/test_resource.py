@@ -86,7 +86,7 @@ def test_a_filter_field_named_like_another_list_parameter_is_refused() -> None:
         state_type: ClassVar[type[AggregateState]] = SortedState
         found_by: ClassVar[Sequence[str]] = ("sort",)
 
-    with pytest.raises(TypeError, match="things: a list is asked for sort in another sense"):
+    with pytest.raises(TypeError, match="things: sort has another meaning in a list's query"):
         Resource("things", SortedTask)
 
 

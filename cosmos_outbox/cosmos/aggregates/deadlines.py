@@ -136,7 +136,7 @@ class Deadlines:
             self._resting[key] = self.time() + _REST_SECONDS
             # The text of another error may hold what it failed on, which is personal.
             reason = str(error) if isinstance(error, NotSettled) else type(error).__name__
-            _log.error("%s %s is due, and cannot be met: %s", found.kind, found.id, reason)
+            _log.error("%s %s is due, but could not be handled: %s", found.kind, found.id, reason)
             return None
 
     async def pages(self, now: datetime) -> AsyncIterator[Sequence[DueDocument]]:
@@ -211,7 +211,7 @@ def fall_due(aggregate: Aggregate[Any], at: datetime) -> None:
     after = aggregate.due
     if after is not None and after <= due and not aggregate.deleted:
         raise NotSettled(
-            f"{type(aggregate).__name__}.on_due leaves it as due as before: change what due returns, or let due be None"
+            f"{type(aggregate).__name__}.on_due changed nothing of when it is due: let due return a later time, or None"
         )
 
 

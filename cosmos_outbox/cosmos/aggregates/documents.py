@@ -1,4 +1,4 @@
-"""Aggregates and events as Cosmos items, and back: pure functions, and the only place that knows the items' shape.
+"""Converts aggregates and events to Cosmos items, and back: no I/O, and no other module knows the items' shape.
 
 An aggregate and its events share the partition key, so that one transactional batch can hold them. Aggregates of every
 type are written alike.
@@ -496,8 +496,8 @@ def _tombstone(aggregate: Aggregate[Any], state: AggregateState) -> Item:
         known = False
     if not known:
         raise TypeError(
-            f"{kind.__name__}: a deleted one is not known by what it keeps ({', '.join(sorted(kept))}): name in "
-            "kept_after_deletion what deleted, aggregate_id and partition_key are made of"
+            f"{kind.__name__}: what is kept after a deletion ({', '.join(sorted(kept))}) is not enough: name in "
+            "kept_after_deletion all fields that deleted, aggregate_id and partition_key are computed from"
         )
     return data
 

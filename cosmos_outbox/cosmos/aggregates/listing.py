@@ -1,4 +1,4 @@
-"""A list of aggregates goes on from the last key that was seen, and an index serves each of its orders.
+"""Lists aggregates in pages, each from the last key of the page before; an index serves each of its orders.
 
 The list reaches over all partitions. The query for a page sorts by the type too, which is the same for all of them: so
 the composite index gives each physical partition's part of the page without a look at events or other aggregates.

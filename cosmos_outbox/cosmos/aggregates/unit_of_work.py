@@ -251,7 +251,7 @@ class CosmosUnitOfWork:
         self, tracked: Sequence[tuple[Aggregate[Any], ETag | None]], until: float | None
     ) -> Commit:
         if not tracked:
-            raise ValueError("nothing is tracked: add or get an aggregate first")
+            raise ValueError("the unit of work has no aggregate: add or get one first")
         receipts = {aggregate.key: Receipt(aggregate, etag) for aggregate, etag in tracked}
         if changed := _changed(tracked):
             with committing(self._origin) as origin:

@@ -1,4 +1,4 @@
-"""Events beside a team's own documents can be published, and the documents stored: checked before they are sent.
+"""Checks a team's own documents and events before they are sent: the store takes them, and the relay can publish.
 
 A document is taken as JSON when it is given: what the caller changes in it later is not stored.
 
@@ -104,8 +104,8 @@ def own_document(document: Mapping[str, Any], key: Key, paths: PartitionKeyPaths
     found = paths.of(item)
     if found is None or paths.text(found) != paths.text(key):
         raise ValueError(
-            f"document {item['id']} is not in the partition of this transaction: at {', '.join(paths.paths)} it must "
-            "have what was given to transaction()"
+            f"document {item['id']} is not in the partition of this transaction: give "
+            f"{', '.join(paths.paths)} the value that was given to transaction()"
         )
     if item.get("type") == EVENT_TYPE:
         raise Unpublishable(
@@ -205,8 +205,8 @@ class Numbering:
             owner = owners.setdefault((document_id, path), event.aggregate)
             if owner != event.aggregate or places.setdefault(event.aggregate, document_id) != document_id:
                 raise ValueError(
-                    f"{event.aggregate} must have one document, and that {path} for itself: name the same document in "
-                    "each of its events"
+                    f"{event.aggregate} must have one document, whose {path} numbers no other aggregate: name the "
+                    "same document in each of its events"
                 )
             item = _document(event.aggregate, path, writes.get(document_id), document_id)
             sequence = _last(event.aggregate, path, item) + 1

@@ -1,4 +1,4 @@
-"""A team's own documents and the events of their change are stored together or not at all, and the team learns which.
+"""Stores a team's own documents together with the events of their change, or nothing, and reports which.
 
 Everything is checked before anything is sent. At the end of the block the documents and events are one batch in one
 partition; a block that raises stores nothing, and a process that dies has stored all or nothing.
@@ -162,7 +162,7 @@ class Transaction:
         item_id = write.item["id"]
         if item_id in self._writes:
             raise ValueError(
-                f"document {item_id} is written twice in one transaction: write it once, as it shall be"
+                f"document {item_id} is written twice in one transaction: write it once, in its final form"
             )
         self._writes[item_id] = write
 

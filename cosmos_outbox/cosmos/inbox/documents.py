@@ -39,7 +39,7 @@ class SourceDocuments:
         if own is None:
             if source is not None:
                 raise ValueError(
-                    "source is for a container of the team's own: this library finds what it has stored"
+                    "source= is for an ExistingContainer alone: leave it out, the library finds its own documents"
                 )
             return None
         if source is None:
@@ -50,15 +50,14 @@ class SourceDocuments:
         sequence = own.aggregates.get(kind)
         if sequence is None:
             raise ValueError(
-                f"a read model of {kind} cannot be kept right: without a sequence no document says which events it "
-                "shows, and one that is lost or late is not noticed. Name the path of its sequence in the "
-                "ExistingContainer, or declare an effect"
+                f"a read model of {kind} is not possible: without a sequence a lost or late event is not detected: "
+                "name the path of its sequence in the ExistingContainer, or declare an effect"
             )
         for path in (*source.where, source.id, source.deleted):
             parts(path)
         if not any(_identifies(own, path, value) for path, value in source.where.items()):
             raise ValueError(
-                f"by {dict(source.where)} events would be taken for the documents of {kind}: name a field that only "
+                f"{dict(source.where)} selects event documents too, not only those of {kind}: name a field that only "
                 "these documents have, such as /type, and its value"
             )
         return cls(kind, dict(source.where), sequence, source.deleted, source.id)

@@ -138,7 +138,7 @@ def one(key: AggregateKey, found: list[Item]) -> Item | None:
     """Returns the one document. Raises SourceBehind: several are the same aggregate."""
     if len(found) > 1:
         raise SourceBehind(
-            f"two documents are {key}: an id is used once in the whole service, whatever the partition. Nothing is "
-            "read from them before one has another id"
+            f"two documents have the id of {key}, which must be unique across partitions: neither is read until one of "
+            "them has another id"
         )
     return found[0] if found else None

@@ -164,7 +164,7 @@ class EventList:
             key, stored = await self._query_stored(aggregate)
         if not stored and not parked:
             raise AggregateNotFound(
-                f"no event of {aggregate} is stored or parked: all have expired, or it never was"
+                f"no event of {aggregate} is stored or parked: all have expired, or there never was one"
             )
         progress, token = await self.progress(key), self.container.seen(key)
 

@@ -91,7 +91,7 @@ class RelayFailures:
             async with asyncio.timeout(WRITE_SECONDS):
                 await self.leases.upsert_item(item)
         except SDK_ERRORS as error:
-            _log.debug("why the relay failed is not kept: %s", classify(error).detail)
+            _log.debug("the reason of a failed page could not be stored: %s", classify(error).detail)
 
     async def since(self, time: datetime) -> Sequence[RelayFailure]:
         """Returns the failures since this time, the newest first. Costs a query. Raises the SDK's errors."""

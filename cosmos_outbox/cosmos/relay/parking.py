@@ -133,7 +133,7 @@ class Parking:
                 await self._discard(event, reason)
                 _log.warning("discarded event %s of %s", event.event_id, event.aggregate or "no aggregate")
                 return
-        raise ConcurrentChange("others changed the parked aggregate each time: discard the event again")
+        raise ConcurrentChange("others keep changing the parked aggregate: discard the event again")
 
     async def upkeep(self) -> None:
         """Completes what a crash interrupted, and discards events that were parked for too long.
@@ -159,7 +159,7 @@ class Parking:
             try:
                 await self.discard(event.id, EXPIRED)
             except OutboxError as error:
-                _log.warning("document %s, which belongs to no aggregate, stays: %s", event.event_id, error)
+                _log.warning("document %s, of no aggregate, is not discarded: %s", event.event_id, error)
 
     async def _tend(self, block: AggregateBlock, too_old: datetime) -> bool:
         """Replays an aggregate without a blocking event (rule ``timer-heals``). Returns False if more is to be sent.
@@ -174,7 +174,7 @@ class Parking:
             if (block.in_the_way and await self._discard_by_age(block, too_old)) or is_free:
                 return (await self.replay(block.aggregate, SHARE_SECONDS)).done
         except (NotParked, BeingReplayed, NotInTheWay):
-            _log.debug("%s is tended by others", block.aggregate)
+            _log.debug("%s is being replayed or discarded by others", block.aggregate)
         except OutboxError as error:
             _log.warning("the parked events of %s wait: %s", block.aggregate, error)
         return True
@@ -259,7 +259,7 @@ class Parking:
                 raise _being_replayed(aggregate)
             with contextlib.suppress(PreconditionFailed):
                 return await self.lot.store(block.claimed(replay, self._claimed_until()))
-        raise ConcurrentChange(f"others changed the parked events of {aggregate} each time: replay again")
+        raise ConcurrentChange(f"others keep changing the parked events of {aggregate}: replay again")
 
     async def _read_blocked(self, aggregate: AggregateKey) -> AggregateBlock:
         block = await self.lot.read_block(aggregate)

@@ -1,4 +1,4 @@
-"""The Cosmos client, made from a connection setting without any I/O.
+"""Makes the Cosmos client from a connection setting without any I/O, and keeps the session tokens of a container.
 
 An account that takes writes in several regions is never taken for a store that can be used.
 

@@ -1,4 +1,4 @@
-"""The Cosmos SDK's errors become ours in this one module. Every kind of error has a meaning; an unknown one can pass.
+"""Translates the Cosmos SDK's errors, in this module alone. Every kind has a meaning; an unknown one can pass.
 
 A failed write may have been stored all the same. A refusal (409, 412, 413, 429 ...) says only that this attempt stored
 nothing: an earlier attempt whose answer was lost may have stored the write, and the SDK makes attempts of its own. So a
