@@ -44,10 +44,10 @@ def version_of_all() -> str:
 def notes(version: str, changes: str) -> str:
     """Returns the section of a version. Raises NotReady."""
     section = re.search(
-        rf"^## {re.escape(version)}(?:\s.*?)?\n(.*?)(?=^## |\Z)", changes, re.MULTILINE | re.DOTALL
+        rf"^## \[{re.escape(version)}\] - .*?\n(.*?)(?=^## |\Z)", changes, re.MULTILINE | re.DOTALL
     )
     if section is None or not section[1].strip():
-        raise NotReady(f"CHANGELOG.md has no section for {version}: write it, as ## {version}")
+        raise NotReady(f"CHANGELOG.md has no section for {version}: write it, as ## [{version}] - YYYY-MM-DD")
     return section[1].strip() + "\n"
 
 

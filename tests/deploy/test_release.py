@@ -8,11 +8,13 @@ import cosmos_outbox
 from tools import release
 from tools.release import NotReady, check_tag, notes, version_of_all
 
-CHANGES = "# Changes\n\n## 1.1.0\n\n- New.\n- Newer.\n\n## 1.0.0\n\nThe first.\n"
+CHANGES = (
+    "# Changelog\n\n## [1.1.0] - 2027-01-02\n\n### Added\n\n- New.\n\n## [1.0.0] - 2027-01-01\n\nThe first.\n"
+)
 
 
 def test_the_notes_are_the_section_of_the_version() -> None:
-    assert notes("1.1.0", CHANGES) == "- New.\n- Newer.\n"
+    assert notes("1.1.0", CHANGES) == "### Added\n\n- New.\n"
     assert notes("1.0.0", CHANGES) == "The first.\n"
     assert notes(version_of_all(), release.CHANGES.read_text("utf-8")), "of the version that is there now"
 
