@@ -203,14 +203,6 @@ def test_who_only_writes_needs_no_extra(writer: Path, tmp_path: Path) -> None:
     assert refused.endswith("-m pip install 'cosmos-outbox[relay]'")
 
 
-@pytest.mark.parametrize("part", ["relay", "status"])
-def test_a_command_names_the_extra_that_it_lacks(writer: Path, part: str, tmp_path: Path) -> None:
-    assert refused(writer.parent / "cosmos-outbox", tmp_path, part) == (
-        f"cosmos-outbox {part}: {writer} does not have cosmos-changefeed. "
-        f"Run {writer} -m pip install 'cosmos-outbox[relay]'\n"
-    )
-
-
 ANY_SERVICE = """
 from cosmos_outbox import Names, Service
 

@@ -27,13 +27,12 @@ from tests.support.azure import EFFECTS, SET_ASIDE, contacts_database
 from tests.support.effects import LIVES, RULES, Clock, Outbound
 from tests.support.emulators import Gap
 from tests.support.inbox import delivery, read
-from tests.support.losses import EACH_LOSS, Failing, Fate, Loss, ProcessDied
+from tests.support.losses import Failing, Fate, ProcessDied
 from tests.support.reactions import CutOff, no_loss
 
 pytestmark = pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
 
 _ATTEMPTS = 8
-DIES = (Loss.DIED_BEFORE, Loss.DIED_AFTER)
 
 
 @dataclass
@@ -132,23 +131,6 @@ async def make(cosmos_server: Service) -> AsyncIterator[Callable[..., Story]]:
         CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
     ):
         yield lambda **given: Story(client, database.id, **given)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("repeatable", [True, False])
-@pytest.mark.parametrize("loss", EACH_LOSS)
-async def test_any_lost_write_leaves_the_effects_in_order(
-    make: Callable[..., Story], loss: Loss, repeatable: bool
-) -> None:
-    write, struck = 0, True
-    while struck:
-        write += 1
-        story = make(repeatable=repeatable, fate=Fate(loss, write))
-        await story.play()
-        struck = story.fate.struck
-        await story.check()
-        assert bool(story.deaths) == (struck and loss in DIES)
-    assert write > 7
 
 
 @pytest.mark.parametrize(

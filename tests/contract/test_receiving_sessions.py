@@ -163,16 +163,6 @@ async def test_more_join_when_there_is_work_and_leave_when_it_is_done(worker: Wo
     )
 
 
-@pytest.mark.long
-async def test_some_still_wait_while_others_hold_their_sessions_for_long(worker: Worker) -> None:
-    worker.go_on.clear()
-    for number in range(1, 6):
-        await worker.send(f"session {number}")
-        await eventually(lambda: len(worker.received) == number)  # noqa: B023 - it is called before the next round
-    assert worker.work.sessions == 5
-    worker.go_on.set()
-
-
 async def test_cancellations_out_of_calls_end_no_slot(
     worker: Worker, caplog: pytest.LogCaptureFixture
 ) -> None:

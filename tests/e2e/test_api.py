@@ -13,7 +13,6 @@ from uuid import uuid4
 
 import aiohttp
 import pytest
-from yarl import URL
 
 from tests.e2e.conftest import Stack
 from tests.support.contacts import DETAILS_JSON
@@ -86,15 +85,6 @@ MISSING = [
     ("GET", "a%0Ab", 404),
     ("DELETE", "a%0Ab/c", 404),
 ]
-
-
-async def test_a_missing_path_or_contact_is_a_problem_document(
-    shared_stack: Stack, http: aiohttp.ClientSession
-) -> None:
-    for method, path, status in MISSING:
-        url = URL(f"{shared_stack.url}/{path}", encoded=True)
-        async with http.request(method, url, json=None if method == "TRACE" else {}) as answer:
-            await assert_problem(answer, status, None)
 
 
 async def test_a_far_too_long_body_is_refused_by_the_host_before_it_arrives(

@@ -3,7 +3,6 @@
 Over real sockets against each of the three; the service is ``tests/support/tasks.py``.
 """
 
-import asyncio
 import re
 import ssl
 import sys
@@ -270,19 +269,6 @@ async def test_a_repeated_change_gets_the_first_answer(api: httpx.AsyncClient) -
     assert [each.headers.get("Idempotency-Replayed") for each in deleted] == [None, "true"]
     assert (await api.patch(where, json={"note": "x"}, headers=keys[0])).json() == late.json()
     assert (await api.post(f"{where}/finish", headers={"Idempotency-Key": "new"})).status_code == 404
-
-
-async def test_without_a_version_nobodys_change_is_lost(api: httpx.AsyncClient) -> None:
-    where, _ = await created(api)
-    changes: list[Any] = [
-        api.patch(where, json={"note": "new"}),
-        api.patch(where, json={"title": "new"}),
-        api.post(f"{where}/give", json={"name": "Ada"}),
-    ]
-    answers = await asyncio.gather(*changes)
-    assert {each.status_code for each in answers} == {200}
-    now = (await api.get(where, headers={"Cache-Control": "no-cache"})).json()
-    assert (now["note"], now["title"], now["owner"], now["sequence"]) == ("new", "new", "Ada", 4)
 
 
 async def test_a_key_belongs_to_the_caller_whom_the_program_knows(addresses: dict[str, str]) -> None:

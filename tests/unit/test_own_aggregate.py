@@ -307,18 +307,18 @@ def test_the_local_stack_makes_all_that_a_service_names(service: Service) -> Non
     """What is named in the declaration alone, and forgotten in devstack.toml, is a 404 at the first call."""
     needed_settings = declared(service).settings(settings(service))
     app = read_settings(settings(service), ROOT / service.home).app
-    containers = {(each.database, each.name) for each in app.cosmos.containers}
+    containers = {(each.database, each.name): each.composite_indexes for each in app.cosmos.containers}
     for need in needed(needed_settings, declared(service)):
-        assert (needed_settings.cosmos_database, need.name) in containers, (
-            f"{service.home}/devstack.toml: {need.name}"
-        )
+        made = containers.get((needed_settings.cosmos_database, need.name))
+        assert made == [list(each) for each in need.composite], f"{service.home}/devstack.toml: {need.name}"
     if isinstance(needed_settings.transport, StorageQueue):
         assert {*needed_settings.transport.queues} <= {*app.storage.queues}, f"{service.home}/devstack.toml"
         return
     [topic] = [
         each for each in app.servicebus.topics if each.name == servicebus_of(needed_settings.transport).topic
     ]
-    subscriptions = {each.name for each in topic.subscriptions}
+    assert topic.requires_duplicate_detection
+    subscriptions = {each.name for each in topic.subscriptions if each.requires_session}
     named = {needed_settings.name(each.subscription) for each in declared(service).subscribers}
     assert named <= subscriptions, f"{service.home}/devstack.toml: {sorted(named - subscriptions)}"
 
