@@ -350,7 +350,7 @@ def test_the_page_names_every_place_that_is_looked_at() -> None:
     page = (ROOT / "docs" / "use" / "own-aggregate.md").read_text()
     for place in (
         "domain/", "application/", "infra/contacts_http.py", "infra/bootstrap.py", "function_app.py",
-        "deploy/main.bicep", "docs/use/messages.md", "docs/use/api.md", "docs/internals/errors.md",
+        "deploy/service.json", "docs/use/messages.md", "docs/use/api.md", "docs/internals/errors.md",
         "examples/orders/tests/", "tests/unit/",
     ):  # fmt: skip
         assert f"`{place}" in page, f"docs/use/own-aggregate.md does not name {place}"

@@ -126,7 +126,7 @@ WITH_STORED_TEXT: Sequence[Sequence[str]] = [
     ["publish-again", *TIMES],
     ["rebuild", "--id", "7"],
 ]
-OWN_TEXT_ALONE = {"init", "schemas"}
+OWN_TEXT_ALONE = {"init", "schemas", "resources"}
 
 
 @pytest.mark.parametrize("arguments", WITH_STORED_TEXT, ids=" ".join)
