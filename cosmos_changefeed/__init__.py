@@ -14,12 +14,12 @@ from cosmos_changefeed.errors import (
 )
 from cosmos_changefeed.feed import PhysicalPartition, effective_key, physical_partitions
 from cosmos_changefeed.handling import ChangeFeedContext, Changes, Handler, OnError, TwoSteps
+from cosmos_changefeed.heartbeat import Heartbeat
 from cosmos_changefeed.lag import FeedLag, LeaseLag, PartitionLag, estimate_lag, session_lsn
 from cosmos_changefeed.lease import EpkRange
-from cosmos_changefeed.mending import mend_leases
+from cosmos_changefeed.lease_repair import mend_leases
 from cosmos_changefeed.options import ProcessorOptions, StartFrom
 from cosmos_changefeed.processor import ChangeFeedProcessor
-from cosmos_changefeed.pulse import Pulse
 
 __all__ = [
     "CallCancelled",
@@ -32,6 +32,7 @@ __all__ = [
     "FeedLag",
     "FeedRangeGone",
     "Handler",
+    "Heartbeat",
     "LeaseLag",
     "LeaseLost",
     "LeasesUnusable",
@@ -39,7 +40,6 @@ __all__ = [
     "PartitionLag",
     "PhysicalPartition",
     "ProcessorOptions",
-    "Pulse",
     "StartFrom",
     "TwoSteps",
     "effective_key",

@@ -15,10 +15,10 @@ from cosmos_changefeed.clock import Clock
 from cosmos_changefeed.errors import FeedRangeGone, LeaseLost, failure_of
 from cosmos_changefeed.feed import FeedPage, FeedReader, SdkStart
 from cosmos_changefeed.handling import ChangeFeedContext, OnError, TwoSteps, Work
+from cosmos_changefeed.heartbeat import Heartbeat
 from cosmos_changefeed.lease import EpkRange, Lease
 from cosmos_changefeed.lease_store import LeaseStore
 from cosmos_changefeed.options import ProcessorOptions
-from cosmos_changefeed.pulse import Pulse
 
 MAX_PAUSE_SECONDS = 30.0
 
@@ -59,7 +59,7 @@ class PartitionWorker:
         """The lease as last written."""
         self.position = lease.continuation
         """The LSN up to which the feed was read and handled; ahead of the checkpoint after empty pages."""
-        self.pulse = Pulse(shared.clock)
+        self.heartbeat = Heartbeat(shared.clock)
         """Beats with each page, empty or not, handled or failed."""
         self._feed_range = feed_range
         self._shared = shared
@@ -122,13 +122,13 @@ class PartitionWorker:
             except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - whatever the handler or the SDK raises is reported and retried
                 error = failure_of(raised)
                 await self._drop_ahead()
-                self.pulse.beat(failed=True)
+                self.heartbeat.beat(failed=True)
                 self._shared.on_error(self.lease.token, error)
                 failures += 1
                 await _set_within(self._stopping, pause_after(failures, self._options.poll_interval))
                 continue
             failures = 0
-            self.pulse.beat()
+            self.heartbeat.beat()
             if not had_items:
                 await _set_within(self._woken, self._options.poll_interval)
 

@@ -20,12 +20,12 @@ from cosmos_changefeed.clock import SYSTEM, Clock
 from cosmos_changefeed.errors import ChangeFeedError, FeedRangeGone, LeaseLost, LeasesUnusable, failure_of
 from cosmos_changefeed.feed import FeedReader, PartitionKeyValue, effective_key
 from cosmos_changefeed.handling import Handler, OnError, TwoSteps, as_they_are
+from cosmos_changefeed.heartbeat import Heartbeat
 from cosmos_changefeed.lease import INCREMENTAL_FEED, EpkRange, Lease
+from cosmos_changefeed.lease_repair import LeaseMender
 from cosmos_changefeed.lease_store import LeaseStore
-from cosmos_changefeed.mending import LeaseMender
 from cosmos_changefeed.options import ProcessorOptions
 from cosmos_changefeed.partition_worker import PartitionWorker, Shared
-from cosmos_changefeed.pulse import Pulse
 from cosmos_changefeed.splitting import successors, without_parents
 
 INITIALIZATION_POLL_SECONDS = 0.5
@@ -83,7 +83,7 @@ class ChangeFeedProcessor:
         self._supervisors: set[asyncio.Task[None]] = set()
         self._waking: set[asyncio.Task[None]] = set()
         self._balancer: asyncio.Task[None] | None = None
-        self._balancing = Pulse(clock)
+        self._balancing = Heartbeat(clock)
         self._stopping = asyncio.Event()
         self._taking = asyncio.Lock()
         self._reader: FeedReader
@@ -97,9 +97,9 @@ class ChangeFeedProcessor:
         return frozenset(self._workers)
 
     @property
-    def pulses(self) -> Sequence[Pulse]:
-        """The pulse of the loop that takes leases, and that of each lease that this instance works on."""
-        return [self._balancing, *(worker.pulse for worker in self._workers.values())]
+    def heartbeats(self) -> Sequence[Heartbeat]:
+        """The heartbeat of the loop that takes leases, and that of each lease that this instance works on."""
+        return [self._balancing, *(worker.heartbeat for worker in self._workers.values())]
 
     @property
     def missing_ranges(self) -> Sequence[EpkRange]:

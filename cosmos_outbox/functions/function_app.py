@@ -133,7 +133,7 @@ def app(service: Service, *, resources: Sequence[Resource[Any, Any]] = ()) -> Ap
 
     @made.function_name(CATCH_ALL)
     @made.route(route="{*path}")  # with every method: azure-functions cannot name TRACE in a list
-    @HttpFunctions(Answering()).honouring(*request.HONOURED)
+    @HttpFunctions(Answering()).accepting(*request.HONOURED)
     async def unrouted(req: Request) -> Answer:
         """Answers every call that no other function takes."""
         path = req.route.get("path", "").removesuffix("/")

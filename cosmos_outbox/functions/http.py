@@ -47,11 +47,11 @@ class HttpFunctions:
 
     def __call__(self, handler: Handler) -> HttpFunction:
         """Returns the function, which supports neither conditions nor an idempotency key."""
-        return self.honouring()(handler)
+        return self.accepting()(handler)
 
-    def honouring(self, *headers: str) -> Callable[[Handler], HttpFunction]:
+    def accepting(self, *headers: str) -> Callable[[Handler], HttpFunction]:
         """As the decorator itself, for a handler that supports these headers: see ``Answering``."""
-        answered = self._answering.honouring(*headers)
+        answered = self._answering.accepting(*headers)
 
         def made(handler: Handler) -> HttpFunction:
             function = http_function(answered(handler))

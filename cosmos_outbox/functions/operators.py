@@ -114,7 +114,7 @@ def _add_relay(app: func.Blueprint, service: Service) -> None:
     types = service.aggregate_types
 
     @app.route(route="operations", methods=READING, auth_level=func.AuthLevel.ANONYMOUS)
-    @answering_anybody.honouring("If-None-Match")
+    @answering_anybody.accepting("If-None-Match")
     async def get_operations_page(req: Request) -> Answer:
         """GET /operations: the page, which asks for the admin key and then calls the others."""
         return show_page(req)

@@ -59,7 +59,7 @@ def relay_functions(service: Service) -> func.Blueprint:
             with log_outage_briefly("deadlines wait"):
                 deadlines = service().relay.deadlines
                 assert deadlines is not None, "something can be due"
-                await deadlines.meet()
+                await deadlines.fire_due()
 
     return app
 

@@ -53,7 +53,7 @@ STATUS_OF: StatusOf = [
 ]
 """The errors of every service; a service adds its own errors with :class:`Answering`."""
 
-COME_BACK = (429, 503)
+RETRYABLE = (429, 503)
 """The statuses whose responses carry ``Retry-After``, rounded up."""
 
 DEFAULT_HEADERS = {
@@ -106,9 +106,9 @@ class Answering:
 
     def __call__(self, handler: Handler) -> Handler:
         """Wraps a handler that supports no header of ``HONOURED``: neither conditions nor an idempotency key."""
-        return self.honouring()(handler)
+        return self.accepting()(handler)
 
-    def honouring(self, *headers: str) -> Callable[[Handler], Handler]:
+    def accepting(self, *headers: str) -> Callable[[Handler], Handler]:
         """As the decorator itself, for a handler that supports these headers of ``HONOURED``."""
         return functools.partial(self._answered, headers)
 
@@ -179,5 +179,5 @@ def _fields(error: Exception) -> Sequence[FieldError]:
 def _headers(error: Exception, status: int) -> Mapping[str, str]:
     if isinstance(error, UnsupportedMediaType):
         return error.accepted
-    seconds = getattr(error, "retry_after_seconds", 1.0 if status in COME_BACK else None)
+    seconds = getattr(error, "retry_after_seconds", 1.0 if status in RETRYABLE else None)
     return {} if seconds is None else {"Retry-After": str(max(1, math.ceil(seconds)))}

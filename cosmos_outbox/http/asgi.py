@@ -80,7 +80,7 @@ def unrouted(known: Sequence[Path]) -> Handler:
     plain = {path.route for path in known if "{" not in path.route} - {*ROUTES}
     hint = ", ".join(f"/{route}" for route in sorted(plain))
 
-    @_answering.honouring(*HONOURED)
+    @_answering.accepting(*HONOURED)
     async def none(req: Request) -> Answer:
         return no_such_call(req, req.route["path"], known, f"there is {hint}")
 

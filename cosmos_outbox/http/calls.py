@@ -141,7 +141,7 @@ class _Calls(Generic[A, D]):
         body: type[BaseModel] | None = None,
         status: HTTPStatus = HTTPStatus.OK,
     ) -> Call:
-        answered = self._answering.honouring(*honours)(handler)
+        answered = self._answering.accepting(*honours)(handler)
         return Call(name, method, route, answered, summary, honours, takes, body, status, self._resource)
 
     async def _create(self, req: Request) -> Answer:

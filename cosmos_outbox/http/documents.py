@@ -91,7 +91,7 @@ def problem_call(kinds: Callable[[], Mapping[str, ProblemKind]]) -> Call:
 
 def _call(name: str, route: str, handler: Handler, summary: str) -> Call:
     honours = ("If-None-Match",)
-    return Call(name, "GET", route, _answering.honouring(*honours)(handler), summary, honours)
+    return Call(name, "GET", route, _answering.accepting(*honours)(handler), summary, honours)
 
 
 def kept(req: Request, body: bytes, media_type: str, policy: str = _POLICY) -> Answer:

@@ -43,7 +43,7 @@ class LoadShedder:
         self._refusing = False
         self._looked_at = self._known_at = float("-inf")
         self._looking: asyncio.Task[None] | None = None
-        self._saying = LogThrottle()
+        self._throttle = LogThrottle()
 
     def check(self) -> None:
         """Return if a change is let in; call it before anything is stored. Never waits. Raises Overloaded."""
@@ -73,10 +73,10 @@ class LoadShedder:
         try:
             age = await self._oldest_waiting_seconds()
         except (OutboxError, InfraError) as error:
-            if self._saying.due():
+            if self._throttle.due():
                 _log.warning("how long events wait is not known, so no change is refused for it: %s", error)
             return
-        self._saying.reset()
+        self._throttle.reset()
         self._known_at = monotonic()
         refusing = age >= after * (RESUME_SHARE if self._refusing else 1)
         if refusing and not self._refusing:

@@ -191,8 +191,8 @@ class _OncePerMinute(logging.Handler):
 
     def __init__(self, level: int) -> None:
         super().__init__(level)
-        self._saying = LogThrottle()
+        self._throttle = LogThrottle()
 
     def emit(self, record: logging.LogRecord) -> None:
-        if self._saying.due():
+        if self._throttle.due():
             _log.warning("telemetry: %s", record.getMessage().partition("\n")[0])

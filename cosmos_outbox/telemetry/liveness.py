@@ -37,7 +37,7 @@ class SlotHealth:
     hangs does not."""
     _failing_since: float | None = None
     _logged: bool = False
-    _saying: LogThrottle = field(default_factory=LogThrottle)
+    _throttle: LogThrottle = field(default_factory=LogThrottle)
 
     @contextmanager
     def slot(self) -> Iterator[Callable[[], None]]:
@@ -65,7 +65,7 @@ class SlotHealth:
         """
         again, now = self._failing_since is not None, monotonic()
         if self._failing_since is None:
-            self._failing_since, self._logged = now, self._saying.due()
+            self._failing_since, self._logged = now, self._throttle.due()
             if self._logged:
                 _log.warning("messages wait: %s", reason)
         if opening or again:

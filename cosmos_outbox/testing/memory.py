@@ -114,7 +114,7 @@ class InMemory(Deliveries):
         """Run the timers' work: let happen what is due, by :attr:`clock`, then as in :class:`Deliveries`."""
         if self.wired.service.publishes and self.wired.relay.deadlines is not None:
             with using(self.clock.sources()):
-                await self.wired.relay.deadlines.meet()
+                await self.wired.relay.deadlines.fire_due()
         await super().upkeep()
 
     def _keep(self) -> None:

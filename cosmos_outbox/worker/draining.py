@@ -124,7 +124,7 @@ class _Run:
         try:
             if self.token is None:
                 if wired.relay.deadlines is not None:
-                    await _try("deadlines wait", wired.relay.deadlines.meet)
+                    await _try("deadlines wait", wired.relay.deadlines.fire_due)
                 self.token = await renew_tokens(wired.outbox.stored, wired.outbox.feed)
             passed = await wired.operator.observer.has_forwarded(self.token)
         except (OutboxError, InfraError) as error:

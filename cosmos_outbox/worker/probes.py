@@ -177,7 +177,7 @@ class WorkerHealth:
 
     wired: Wired
     stop: asyncio.Event
-    saying: LogThrottle = field(default_factory=LogThrottle, kw_only=True)
+    throttle: LogThrottle = field(default_factory=LogThrottle, kw_only=True)
 
     def waiting(self) -> str | None:
         """Returns why its work waits, apart from the store; None: it does not."""
@@ -196,7 +196,7 @@ class WorkerHealth:
         try:
             await self.wired.check()
         except (OutboxError, InfraError, InboxError) as error:
-            if self.saying.due():
+            if self.throttle.due():
                 _log.error("the store cannot be used: %s", error)
             return "the store cannot be used: the log says why"
         return None

@@ -46,14 +46,14 @@ class ForwardingLog:
     forwarded: int = 0
     waiting: dict[str | None, str] = field(default_factory=dict)
     """The last reason of each lease, the newest last; that of the whole processor under None."""
-    saying: LogThrottle = field(default_factory=LogThrottle)
+    throttle: LogThrottle = field(default_factory=LogThrottle)
 
     def sent(self, lease: str, count: int) -> None:
         """Records that the broker has accepted events."""
         self.forwarded += count
         if self.waiting.pop(lease, None) is not None:
             _log.info("events are delivered again")
-            self.saying.reset()
+            self.throttle.reset()
 
     def failed(self, lease: str | None, error: BaseException) -> None:
         """Records a failure and logs it at once, then once a minute; a NotDelivered was logged where it was raised."""
@@ -61,7 +61,7 @@ class ForwardingLog:
             telemetry.round_failed(why_of(error))
         self.waiting.pop(lease, None)
         self.waiting[lease] = str(classify(error).error() if isinstance(error, SDK_ERRORS) else error)
-        if not isinstance(error, NotDelivered) and self.saying.due():
+        if not isinstance(error, NotDelivered) and self.throttle.due():
             _log.error("events wait: %s", self.waiting[lease])
 
     def reason(self, leases: Collection[str]) -> str:
@@ -83,7 +83,7 @@ class RelayHealth(WorkerHealth):
     @property
     def silent_seconds(self) -> float:
         """0 before the start, when no loop runs: the start is retried, and each attempt is bounded in time."""
-        return max(pulse.silent_seconds for pulse in self.processor.pulses) if self.started else 0.0
+        return max(each.silent_seconds for each in self.processor.heartbeats) if self.started else 0.0
 
     @property
     def longest_round_seconds(self) -> float:
@@ -96,7 +96,7 @@ class RelayHealth(WorkerHealth):
             return "the relay has not started: the log says what it waits for"
         if self.processor.missing_ranges:
             return "a part of the feed has no lease"
-        if any(pulse.failed for pulse in self.processor.pulses):
+        if any(each.failed for each in self.processor.heartbeats):
             return "events wait: the log says why"
         return None
 
@@ -108,7 +108,7 @@ class RelayHealth(WorkerHealth):
     def _of_events(self) -> str:
         if missing := len(self.processor.missing_ranges):
             return f"events wait: {missing} part(s) of the feed have no lease; a lease is made again within the minute"
-        if not any(pulse.failed for pulse in self.processor.pulses):
+        if not any(each.failed for each in self.processor.heartbeats):
             return "no event waits"
         return f"events wait: {self.forwarding.reason(self.processor.owned_leases)}"
 
@@ -148,7 +148,7 @@ async def work(health: RelayHealth) -> None:
     ]
     if (deadlines := wired.relay.deadlines) is not None:
         first = BEAT_SECONDS * randomness().random()  # workers that begin at once look at other times
-        looking = every(BEAT_SECONDS, stop, "deadlines wait", deadlines.meet, first=first)
+        looking = every(BEAT_SECONDS, stop, "deadlines wait", deadlines.fire_due, first=first)
         upkeep.append(asyncio.create_task(looking))
     try:
         with wired.outbox.on_commit.listening(processor.wake):

@@ -34,7 +34,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
 app = FastAPI(title="Imports", lifespan=lifespan)
 
 
-@answering.honouring(http.KEY)
+@answering.accepting(http.KEY)
 async def _upload(call: Call) -> Answer:
     asked = http.upload(call)
     return http.accepted(call, await imports().accept(asked.name, asked.content, asked.origin, key=asked.key))

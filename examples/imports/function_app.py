@@ -14,7 +14,7 @@ answering = functions.answering(service)
 
 
 @app.route(route="imports", methods=["POST"])
-@answering.honouring(http.KEY)
+@answering.accepting(http.KEY)
 async def post_import(req: Request) -> Answer:
     """Accept a file."""
     asked = http.upload(req)

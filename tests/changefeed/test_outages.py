@@ -36,7 +36,7 @@ async def test_the_processor_goes_on_when_cosmos_has_been_away(
         # Once it is checkpointed it is not delivered again, though the outage may outlast the lease.
         await eventually(lambda: is_checkpointed(containers))
         assert recorder.ids == ["a-1"]
-        taking = processor.pulses[0]
+        taking = processor.heartbeats[0]
         cosmos.kill()
         await eventually(lambda: recorder.errors)
         await eventually(lambda: taking.failed)

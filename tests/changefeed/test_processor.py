@@ -64,8 +64,8 @@ async def test_a_batch_whose_handler_raises_is_reported_and_comes_again(memory: 
 async def test_the_pulses_show_a_loop_that_fails_and_one_that_hangs(memory: InMemory) -> None:
     handler = Recorder(failures=10**6)
     async with handler.processor(memory) as processor:
-        await eventually(lambda: len(processor.pulses) == 2)
-        taking, reading = processor.pulses
+        await eventually(lambda: len(processor.heartbeats) == 2)
+        taking, reading = processor.heartbeats
         await eventually(lambda: reading.silent_seconds < 0.05)
         assert not taking.failed
         assert not reading.failed

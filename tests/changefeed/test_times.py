@@ -151,7 +151,7 @@ async def test_the_lease_loops_pulse_shows_that_it_fails_and_goes_on(
 ) -> None:
     recorder = Recorder()
     async with recorder.processor(memory, options=USUAL) as processor:
-        taking, *_ = processor.pulses
+        taking, *_ = processor.heartbeats
         await pass_time(100)
         assert (taking.failed, taking.silent_seconds < 14) == (False, True)
         away("all")

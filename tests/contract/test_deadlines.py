@@ -96,7 +96,7 @@ async def test_a_process_that_dies_at_any_await_lets_it_run_out_once(offers: Off
 
 async def test_instances_at_once_let_each_run_out_once(offers: Offers) -> None:
     names = [await offers.made() for _ in range(6)]
-    met = await asyncio.gather(*(offers.instance().meet() for _ in range(3)))
+    met = await asyncio.gather(*(offers.instance().fire_due() for _ in range(3)))
     assert sum(met) == 6
     for name in names:
         assert await offers.history(name) == ["OfferMade", "expired"]
@@ -108,8 +108,8 @@ async def test_more_than_a_page_of_them_is_met_in_one_round(
     monkeypatch.setattr("cosmos_outbox.cosmos.aggregates.deadlines._PAGE", 4)
     for _ in range(10):
         await offers.made()
-    assert await offers.instance().meet() == 10
-    assert await offers.instance().meet() == 0
+    assert await offers.instance().fire_due() == 10
+    assert await offers.instance().fire_due() == 0
 
 
 async def test_it_is_never_early_by_the_clock_of_who_looks(offers: Offers) -> None:
@@ -117,7 +117,7 @@ async def test_it_is_never_early_by_the_clock_of_who_looks(offers: Offers) -> No
     name = await offers.made(due.astimezone(timezone(timedelta(hours=5))))
     assert (await offers.document(name))["due"] == "2026-03-01T12:00:01Z"
     for offers.now, met in ((NOON, 0), (due - timedelta(microseconds=1), 0), (NOON + SECOND, 1)):
-        assert await offers.instance().meet() == met
+        assert await offers.instance().fire_due() == met
 
 
 async def test_a_change_moves_it_or_cancels_it_in_the_same_write(offers: Offers) -> None:
@@ -129,9 +129,9 @@ async def test_a_change_moves_it_or_cancels_it_in_the_same_write(offers: Offers)
     assert (await offers.document(moved))["due"] == "2026-03-01T12:30:00Z"
     for name in (cancelled, accepted, gone):
         assert "due" not in await offers.document(name)
-    assert await offers.instance().meet() == 0
+    assert await offers.instance().fire_due() == 0
     offers.now = LATER
-    assert await offers.instance().meet() == 1
+    assert await offers.instance().fire_due() == 1
     assert await offers.history(moved) == ["OfferMade", "OfferExtended", "expired"]
     assert await offers.history(accepted) == ["OfferMade", "accepted"]
 
@@ -144,7 +144,7 @@ async def test_accepted_while_it_is_met_it_does_not_run_out(offers: Offers) -> N
     await container.renew_token(name)  # so that the first read sees the offer
     container.before = lambda: offers.change(name, Offer.accept)
     writes = offers.fate.writes
-    assert await offers.instance(container=container).meet() == 0
+    assert await offers.instance(container=container).fire_due() == 0
     assert offers.fate.writes > writes, "it was tried"
     assert await offers.history(name) == ["OfferMade", "accepted"]
 
@@ -161,7 +161,7 @@ async def test_met_while_it_is_accepted_it_takes_no_acceptance(offers: Offers) -
     await container.renew_token(name)
 
     async def meet() -> None:
-        assert await offers.instance().meet() == 1
+        assert await offers.instance().fire_due() == 1
 
     container.before = meet
     with pytest.raises(Refused, match="expired"):
@@ -185,18 +185,18 @@ async def test_what_the_search_found_is_a_hint_and_the_state_decides(
             yield page
 
     monkeypatch.setattr(Deadlines, "pages", old)  # an index that lags
-    assert await instance.meet() == 0
+    assert await instance.fire_due() == 0
     assert (await offers.document(name))["_etag"] == etag, "nothing was written"
     assert await offers.history(name) == ["OfferMade", "OfferExtended"]
 
 
 async def test_a_rule_that_was_made_later_corrects_what_is_stored(offers: Offers) -> None:
     name = await offers.made()
-    assert await offers.instance(PatientOffer).meet() == 0
+    assert await offers.instance(PatientOffer).fire_due() == 0
     document = await offers.document(name)
     assert "due" not in document
     assert (document["data"]["lastSequence"], document["ttl"]) == (1, -1)
-    assert await offers.instance(PatientOffer).meet() == 0
+    assert await offers.instance(PatientOffer).fire_due() == 0
     assert (await offers.document(name))["_etag"] == document["_etag"]
     assert await offers.history(name) == ["OfferMade"]
 
@@ -207,7 +207,7 @@ async def test_a_correction_writes_over_no_change_that_was_made_before(offers: O
     container = Meets(offers.client, *offers.names)
     container.fate = no_loss()
     container.before = lambda: offers.change(name, Offer.accept)
-    assert await offers.instance(PatientOffer, container).meet() == 0
+    assert await offers.instance(PatientOffer, container).fire_due() == 0
     data = (await offers.document(name))["data"]
     assert (data["closedAs"], data["lastSequence"]) == ("accepted", 2)
 
@@ -217,14 +217,14 @@ async def test_a_round_that_could_not_look_says_nothing_of_what_is_due(
 ) -> None:
     await offers.made(NOON - timedelta(seconds=90), name="broken-1")
     instance = offers.instance()
-    await instance.meet()
+    await instance.fire_due()
 
     def away(*_: Any) -> AsyncIterator[Sequence[Any]]:
         raise Throttled("later", retry_after_seconds=1)
 
     monkeypatch.setattr(Deadlines, "pages", away)
     with pytest.raises(Throttled):
-        await instance.meet()
+        await instance.fire_due()
     assert (recorded.gauge("outbox.due.aggregates"), recorded.gauge("outbox.due.oldest")) == (1, 90.0)
 
 
@@ -251,7 +251,7 @@ async def test_a_reactions_delayed_step_is_a_deadline_that_a_change_cancels(
     document = await offers.document(name)
     assert document["due"] == "2027-03-01T12:00:00Z"
     offers.now = year - SECOND
-    assert await offers.instance().meet() == 0
+    assert await offers.instance().fire_due() == 0
     if accepted:
         await offers.change(name, Offer.accept)
     offers.now = year
@@ -266,19 +266,19 @@ async def test_one_that_cannot_be_met_holds_up_no_other_and_is_logged(
     broken = await offers.made(NOON - timedelta(seconds=90), name="broken-1")
     sound = await offers.made()
     instance = offers.instance()
-    assert await instance.meet() == 1
+    assert await instance.fire_due() == 1
     assert await offers.history(sound) == ["OfferMade", "expired"]
     assert caplog.messages.count("offer broken-1 is due, but could not be handled: RuntimeError") == 1
     assert "failed on" not in caplog.text
     assert (recorded.gauge("outbox.due.aggregates"), recorded.gauge("outbox.due.oldest")) == (1, 90.0)
-    assert await instance.meet() == 0
+    assert await instance.fire_due() == 0
     assert caplog.text.count("could not be handled") == 1, "it rests"
     offers.monotonic += 301
-    assert await instance.meet() == 0
+    assert await instance.fire_due() == 0
     assert caplog.text.count("could not be handled") == 2
     await offers.change(broken, Offer.accept)
     offers.monotonic += 301
-    await instance.meet()
+    await instance.fire_due()
     assert (recorded.gauge("outbox.due.aggregates"), recorded.gauge("outbox.due.oldest")) == (0, 0.0)
 
 
@@ -287,7 +287,7 @@ async def test_an_offer_that_stays_due_is_logged_as_a_bug(
 ) -> None:
     monkeypatch.setattr(Offer, "forgets", True)
     name = await offers.made()
-    assert await offers.instance().meet() == 0
+    assert await offers.instance().fire_due() == 0
     assert "Offer.on_due changed nothing of when it is due" in caplog.text
     assert await offers.history(name) == ["OfferMade"]
 
@@ -304,8 +304,8 @@ async def test_a_throttled_store_ends_the_round_and_the_next_one_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(container, "execute", throttled)
         with pytest.raises(Throttled):
-            await offers.instance(container=container).meet()
-    assert await offers.instance(container=container).meet() == len(names)
+            await offers.instance(container=container).fire_due()
+    assert await offers.instance(container=container).fire_due() == len(names)
 
 
 @pytest.mark.parametrize(

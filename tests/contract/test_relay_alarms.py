@@ -142,7 +142,9 @@ async def test_the_timer_remakes_missing_leases_for_a_relay_without_mending(
     assert (await observer.status()).missing == []
     assert "no lease" in caplog.text
     assert "it is made again and reads from the beginning" in caplog.text
-    [mended] = {record.levelno for record in caplog.records if record.name == "cosmos_changefeed.mending"}
+    [mended] = {
+        record.levelno for record in caplog.records if record.name == "cosmos_changefeed.lease_repair"
+    }
     assert mended == logging.ERROR
 
 

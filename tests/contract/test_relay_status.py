@@ -100,7 +100,7 @@ async def test_why_events_wait_is_shown_from_what_relays_have_kept(observer: Rel
     """By whichever process: the reasons are beside the leases, each with its last time."""
     await observer.failures.note(FailureReason.BROKER_AWAY, "Service Bus cannot be reached")
     another = replace(
-        observer.failures, clock=lambda: utc_now() + timedelta(seconds=1), _saying=defaultdict(LogThrottle)
+        observer.failures, clock=lambda: utc_now() + timedelta(seconds=1), _throttle=defaultdict(LogThrottle)
     )
     await another.note(FailureReason.STORE_THROTTLES, "the store is at its throughput limit")
     await another.note(FailureReason.STORE_THROTTLES, "not written: one was less than a minute ago")

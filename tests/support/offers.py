@@ -142,7 +142,7 @@ class Offers:
         instance = self.instance()
         for _ in range(_ROUNDS):
             try:
-                if not await instance.meet():
+                if not await instance.fire_due():
                     return
             except ProcessDied:
                 instance = self.instance()

@@ -143,14 +143,14 @@ PLANTED = (
     Planted(
         "page-read-ahead-outlives-a-failure",
         "cosmos_changefeed/partition_worker.py",
-        "                await self._drop_ahead()\n                self.pulse.beat(failed=True)\n",
-        "                self.pulse.beat(failed=True)\n",
+        "                await self._drop_ahead()\n                self.heartbeat.beat(failed=True)\n",
+        "                self.heartbeat.beat(failed=True)\n",
         "floods-in-small-pages",
         _GAP,
     ),
     Planted(
         "missing-lease-begins-at-now",
-        "cosmos_changefeed/mending.py",
+        "cosmos_changefeed/lease_repair.py",
         "            if await self._store.create(lease):\n",
         "            assert lease.feed_range is not None\n"
         '            now = await self._reader.read(lease.feed_range, continuation=None, start="Now")\n'
@@ -160,7 +160,7 @@ PLANTED = (
     ),
     Planted(
         "missing-lease-is-never-made-again",
-        "cosmos_changefeed/mending.py",
+        "cosmos_changefeed/lease_repair.py",
         "            await self._fill(still)\n            self.missing = []\n",
         "            self.missing = []\n",
         "lost-leases",

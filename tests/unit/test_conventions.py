@@ -143,6 +143,20 @@ def coroutines(place: str) -> Iterator[str]:
                 yield f"{name}:{node.lineno}: {node.name} waits for something: name it by a verb"
 
 
+def names_of_modules(place: str) -> Iterator[str]:
+    """A module is named by a noun, not by a participle or an adverb: its name says what it holds."""
+    for name, _ in texts(place) if place in OUR_OWN else []:
+        last = name.removesuffix(".py").rpartition("/")[2].rpartition("_")[2]
+        if (last.endswith("ed") and not last.endswith(tuple(NO_PARTICIPLE))) or last in {
+            "away",
+            "late",
+            "beside",
+            "once",
+            "own",
+        }:
+            yield f"{name}: name the module by what it holds"
+
+
 def homonyms(place: str) -> Iterator[str]:
     """One public name for one thing: a reader who has met it once knows what it is."""
     if place not in OUR_OWN:
@@ -192,7 +206,7 @@ def names_of_tests(place: str) -> Iterator[str]:
 
 CASES = [
     pytest.param(rule, place, id=f"{rule.__name__} in {place}")
-    for rule in (loggers, constants, errors, coroutines, homonyms, words, names_of_tests)
+    for rule in (loggers, constants, errors, coroutines, names_of_modules, homonyms, words, names_of_tests)
     for place in PLACES
 ]
 

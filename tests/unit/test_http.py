@@ -640,7 +640,7 @@ async def test_a_version_without_a_value_is_one_too() -> None:
 
 
 async def test_a_call_of_the_services_own_may_take_a_version() -> None:
-    @http.answering.honouring("api-version")
+    @http.answering.accepting("api-version")
     async def function(req: Request) -> Answer:
         return Answer(200)
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from cosmos_changefeed import ChangeFeedProcessor, EpkRange, Pulse
+from cosmos_changefeed import ChangeFeedProcessor, EpkRange, Heartbeat
 from cosmos_outbox.outbox.errors import Unavailable
 from cosmos_outbox.service import Wired
 from cosmos_outbox.worker import relay as relay_worker
@@ -21,7 +21,7 @@ class Idle(ChangeFeedProcessor):
     def __init__(self, *missing: EpkRange) -> None:
         self._missing = list(missing)
         self.leases = frozenset({"0"})
-        self.balancing, self.reading = Pulse(), Pulse()
+        self.balancing, self.reading = Heartbeat(), Heartbeat()
 
     @property
     def owned_leases(self) -> frozenset[str]:
@@ -32,7 +32,7 @@ class Idle(ChangeFeedProcessor):
         return self._missing
 
     @property
-    def pulses(self) -> list[Pulse]:
+    def heartbeats(self) -> list[Heartbeat]:
         return [self.balancing, self.reading]
 
 

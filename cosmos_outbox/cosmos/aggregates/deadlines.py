@@ -79,7 +79,7 @@ class Deadlines:
     time: Callable[[], float] = monotonic
     _resting: dict[tuple[str, str, str], float] = field(default_factory=dict, init=False)
 
-    async def meet(self) -> int:
+    async def fire_due(self) -> int:
         """Let happen what is due. Returns how many documents were changed. Raises Throttled, Unavailable.
 
         What hits one of them holds up no other: it is logged as an error, and tried again some minutes later. A

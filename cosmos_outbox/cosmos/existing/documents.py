@@ -37,7 +37,7 @@ from cosmos_outbox.cosmos.store.partition_key import (
     Key,
     PartitionKeyPaths,
     at,
-    meet,
+    overlap,
     parts,
     put,
     without_system_fields,
@@ -293,9 +293,9 @@ def _checked(operation: Mapping[str, Any], what: str) -> Item:
 
 def _check_place(operation: Item, place: Pointed, key: PartitionKeyPaths, sequences: Collection[str]) -> None:
     path = "/" + "/".join(place)
-    if place[0] == "id" or place[0].startswith("_") or any(meet(place, parts(each)) for each in key.paths):
+    if place[0] == "id" or place[0].startswith("_") or any(overlap(place, parts(each)) for each in key.paths):
         raise ValueError(f"{path} cannot be patched: a document keeps its id and its partition")
-    if any(meet(place, parts(each)) for each in sequences):
+    if any(overlap(place, parts(each)) for each in sequences):
         raise ValueError(
             f"{path} cannot be patched: it has the number of an aggregate's newest event. Read the document, and "
             "replace() it at its version"

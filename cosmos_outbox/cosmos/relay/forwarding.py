@@ -72,13 +72,13 @@ class RelayFailures:
     ttl_seconds: int
     """How long a reason is kept, if the container lets its items expire."""
     clock: Clock = utc_now
-    _saying: defaultdict[FailureReason, LogThrottle] = field(
+    _throttle: defaultdict[FailureReason, LogThrottle] = field(
         default_factory=lambda: defaultdict(LogThrottle), repr=False
     )
 
     async def note(self, reason: FailureReason, detail: str) -> None:
         """Records that a page was not forwarded. Raises no error of the store: the relay goes on."""
-        if not self._saying[reason].due():
+        if not self._throttle[reason].due():
             return
         item = {
             "id": f"{self.name}.{reason.value}",
@@ -158,7 +158,7 @@ class Forwarding:
                 reason = (
                     f"a page of the feed was not {done} within {FORWARD_SECONDS:.0f} s, and is tried again"
                 )
-                if self.relay.saying.due():
+                if self.relay.throttle.due():
                     _log.error("events wait: %s", reason)
                 raise NotDelivered(reason, FailureReason.TOO_SLOW) from None
         except Exception as error:

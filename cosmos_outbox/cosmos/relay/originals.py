@@ -43,7 +43,7 @@ class CosmosOriginals:
     events: EventReader
     reread: int = 0
     """The number of documents read again since the process began."""
-    saying: LogThrottle = field(default_factory=LogThrottle)
+    throttle: LogThrottle = field(default_factory=LogThrottle)
     _kept: OrderedDict[_Place, FeedEvent] = field(default_factory=OrderedDict, repr=False)
 
     @property
@@ -74,7 +74,7 @@ class CosmosOriginals:
             doubtful, await asyncio.gather(*(one(events[place]) for place in doubtful)), strict=True
         ):
             verified[place] = event
-        if self.reread > before and self.saying.due():
+        if self.reread > before and self.throttle.due():
             _log.info(
                 "read %d of %d event(s) again: the host delivered other texts than were committed, or the documents "
                 "have no digest; %d since the process began",

@@ -70,9 +70,9 @@ class Relay:
     reading_seconds: float = READING_SECONDS
     """The maximum age of the blocks that a send is based on, equal in all instances."""
     accepted: SentCache = field(default_factory=SentCache)
-    refused_alike: BrokerFaultDetector = field(default_factory=BrokerFaultDetector)
+    fault_detector: BrokerFaultDetector = field(default_factory=BrokerFaultDetector)
     clock: Clock = utc_now
-    saying: LogThrottle = field(default_factory=LogThrottle)
+    throttle: LogThrottle = field(default_factory=LogThrottle)
 
     async def forward(self, events: Sequence[FeedEvent]) -> ForwardResult:
         """Calls :meth:`compare` and :meth:`forward_committed`. Raises NotDelivered."""
@@ -94,7 +94,7 @@ class Relay:
         try:
             forwarded = await self._forward(page)
         except NotDelivered as reason:
-            if self.saying.due():
+            if self.throttle.due():
                 _log.error(
                     "%d event(s) wait, and will be tried again until they are accepted: %s",
                     len(events),
@@ -159,7 +159,7 @@ class Relay:
         }
         to_park: list[AggregateBlock] = []
         results = await self._deliver([*offered.values()], usable_until)
-        to_wait = self._refused_alike(dict(zip(offered, (delivery for _, delivery in results), strict=True)))
+        to_wait = self._broker_faults(dict(zip(offered, (delivery for _, delivery in results), strict=True)))
         for key, (sent, delivery) in zip(offered, results, strict=True):
             block = blocks[key]
             page.take_off(key, sent)
@@ -180,7 +180,7 @@ class Relay:
                 del page.open[key]
         return to_park
 
-    def _refused_alike(self, deliveries: Mapping[AggregateKey, Delivered]) -> Mapping[AggregateKey, str]:
+    def _broker_faults(self, deliveries: Mapping[AggregateKey, Delivered]) -> Mapping[AggregateKey, str]:
         """Returns the aggregates that wait because the broker refuses everything alike, with messages."""
         refused = {
             key: delivery.failure
@@ -190,7 +190,7 @@ class Relay:
         accepted = any(delivery.sent for delivery in deliveries.values())
         passing = any(failure.passing for failure in refused.values())
         waiting = sum(delivery.waits_for is not None for delivery in deliveries.values())
-        return self.refused_alike.to_wait(
+        return self.fault_detector.to_wait(
             {key: failure.reason for key, failure in refused.items()},
             accepted=accepted,
             undecided=waiting if passing else 0,

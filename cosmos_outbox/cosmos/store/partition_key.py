@@ -221,7 +221,7 @@ def parts(path: str) -> tuple[str, ...]:
     return names
 
 
-def meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+def overlap(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
     """Whether one path is the other, or holds it."""
     shorter = min(len(one), len(other))
     return one[:shorter] == other[:shorter]

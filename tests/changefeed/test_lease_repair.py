@@ -11,8 +11,8 @@ import pytest
 from cosmos_changefeed import ChangeFeedProcessor, Clock, mend_leases
 from cosmos_changefeed.feed import FeedReader
 from cosmos_changefeed.lease import EpkRange, Lease
+from cosmos_changefeed.lease_repair import LeaseMender
 from cosmos_changefeed.lease_store import LeaseStore
-from cosmos_changefeed.mending import LeaseMender
 from devstack.http_in_memory import SentRequest
 from devstack.testing import eventually
 from tests.changefeed.in_memory import InMemory

@@ -3,7 +3,7 @@
 from cosmos_changefeed.clock import SYSTEM, Clock
 
 
-class Pulse:
+class Heartbeat:
     """The time of a loop's last round, and whether that round failed."""
 
     def __init__(self, clock: Clock = SYSTEM) -> None:
