@@ -33,12 +33,6 @@ class Stack(testing.Stack):
     def url(self) -> str:
         return self.functions.address.rstrip("/") + "/api"
 
-    def restart_app(self, **settings: str) -> None:
-        """Stop the app and start it with other settings, as a change of them does in Azure."""
-        assert self.functions.terminate() == 0
-        self._given |= settings
-        self.run(ROOT)
-
     def log(self) -> str:
         return self.functions.log.read_text()
 
