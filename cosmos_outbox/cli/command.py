@@ -207,7 +207,7 @@ def log_to_stderr(level: int, of_the_sdks: int = logging.CRITICAL) -> None:
 
 
 def say(line: str, end: str = "\n") -> None:
-    """Print one line. What others have stored, and stands in it, steers no terminal and begins no second line."""
+    """Print one line, with control characters escaped: stored text cannot control the terminal or add a line."""
     print(on_one_line(line), end=end, flush=True)
 
 

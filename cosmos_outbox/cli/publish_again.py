@@ -36,7 +36,7 @@ from cosmos_outbox.settings.errors import Misconfigured, NotForwardedYet
 ALL, NOT_ALL, CUT_OFF = 0, 1, 2
 
 CLOCKS_DIFFER_SECONDS = 5
-"""So long after its end a time is over by the store's clock too."""
+"""The margin after a span's end until it is over by the store's clock too."""
 
 _SAY_EVERY_SECONDS = 5.0
 _LOOK_SECONDS = 0.5

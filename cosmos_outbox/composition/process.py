@@ -48,12 +48,12 @@ class ProcessSingleton(Generic[W]):
         return self._made[0]
 
     def here(self, service: W) -> None:
-        """In this context, and in the tasks that begin in it, take this one; its maker closes it."""
+        """Use this service in the context and in tasks that begin in it; its maker closes it."""
         _here.set({**_here.get(), self: service})
 
     @contextmanager
     def taken_from(self, service: W) -> Iterator[None]:
-        """In the running loop, take this one in place of one of its own; its maker closes it."""
+        """Use this service in the running loop in place of one of its own; its maker closes it."""
         before, self._made = self._made, (service, asyncio.get_running_loop())
         try:
             yield

@@ -66,7 +66,7 @@ PATIENCE_SECONDS = 7.0
 """How long a transaction whose answer was lost is repeated before OutcomeUnknown is raised."""
 _FIRST_PAUSE_SECONDS = 0.1
 TAKEN = frozenset({Kind.CONFLICT, Kind.STALE, Kind.MISSING})
-"""A document is there, or not at the version that is wanted: another writer was faster."""
+"""The kinds of refusal after which another writer was faster: a document exists, or has another version."""
 _REFUSED = {Kind.INVALID, Kind.TOO_LARGE, Kind.DENIED, Kind.NO_CONTAINER}
 """A repetition is refused too. After a lost answer, the outcome of the earlier attempt stays unknown."""
 _STORED = "SELECT * FROM c WHERE ARRAY_CONTAINS(@ids, c.id)"
@@ -82,7 +82,7 @@ class Batch:
     key: Key
     documents: Sequence[Write]
     events: Sequence[Item] = ()
-    """Each has an id that was made for this transaction."""
+    """The event documents, each with an id that was made for this transaction."""
     records: Sequence[Write] = ()
     """The first says what became of the request, and is only ever created, or replaced at its version."""
     on_commit: OnCommit = field(default_factory=OnCommit)
@@ -188,7 +188,7 @@ def _etag(write: Write, found: Item | None) -> ETag | None:
 
 
 def too_large() -> ChangeTooLarge:
-    """Of this transaction, whether the service says so or we do."""
+    """Returns the error of a transaction that is too large, by the service's limits or its answer."""
     return ChangeTooLarge(
         f"the change is over {MAX_OPERATIONS} documents or {MAX_BYTES} bytes, the limits of one transaction: "
         "make several smaller changes"

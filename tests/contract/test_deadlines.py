@@ -84,7 +84,7 @@ async def test_a_process_that_dies_at_any_await_lets_it_run_out_once(offers: Off
         instance = offers.instance()
         [[found]] = [page async for page in instance.pages(NOON)]
         try:
-            await CutOff(instance.meet_one(found, NOON), at)
+            await CutOff(instance.fire_one(found, NOON), at)
         except ProcessDied:
             await offers.until_met()
         else:

@@ -1,4 +1,4 @@
-"""Makes happen what is due: once, not before its time, and only if the aggregate's state still says so by then.
+"""Calls ``on_due`` of aggregates that are due: once, not before the time, and only if their state still says so.
 
 When it is due follows from the state alone, and stands in the document that has the state (``stored_with_the_state``):
 so a change that moves or cancels it needs no second write. What a search finds is a hint: it may be old, and what it
@@ -32,17 +32,17 @@ from cosmos_outbox.outbox.aggregate import Aggregate, Origin
 from cosmos_outbox.outbox.errors import AggregateNotFound, ConcurrentChange, Throttled, Unavailable
 
 BEAT_SECONDS = 10.0
-"""Between two looks: by about so much a deadline may be late."""
+"""The pause between two searches: a deadline may be about as late."""
 
 CAUSE = "due-"
-"""The correlation ids of what happens by itself begin with it."""
+"""The prefix of the correlation ids of changes that a deadline makes."""
 
 ROUND_SECONDS = 60.0
-"""The time that one round may take, before the next one looks anew."""
+"""The maximum time of one round; the next one searches again."""
 
 _AT_ONCE = 8
 _REST_SECONDS = 300.0
-"""How long what cannot be met is left alone by this process."""
+"""The pause of this process before a deadline that failed is tried again."""
 
 LIST_DUE = "SELECT c.id, c.due, c.partitionKey, c.type FROM c WHERE c.due <= @now"
 """Over all partitions, at any number of documents."""
@@ -53,12 +53,12 @@ _log = logging.getLogger(__name__)
 
 
 class NotSettled(Exception):
-    """It is as due as before, or nobody knows when it is due: a bug of its declaration. The text is ours."""
+    """The aggregate is as due as before, or its time cannot be computed: a bug of its declaration. The text is ours."""
 
 
 @dataclass(frozen=True)
 class DueDocument:
-    """A document, as a search found it."""
+    """A due document, as a search found it."""
 
     kind: str
     """The aggregate's type."""
@@ -69,18 +69,18 @@ class DueDocument:
 
 @dataclass
 class Deadlines:
-    """Meets the deadlines of a service. Any number of processes may do so side by side."""
+    """Handles the deadlines of a service. Any number of processes may do so side by side."""
 
     container: Container
     aggregates: Aggregates
     kinds: Mapping[str, type[Aggregate[Any]]]
-    """By their types: those that can be due."""
+    """The aggregates that can be due, by their types."""
     clock: Callable[[], datetime] = utc_now
     time: Callable[[], float] = monotonic
     _resting: dict[tuple[str, str, str], float] = field(default_factory=dict, init=False)
 
     async def fire_due(self) -> int:
-        """Let happen what is due. Returns how many documents were changed. Raises Throttled, Unavailable.
+        """Handles what is due. Returns how many documents were changed. Raises Throttled, Unavailable.
 
         What hits one of them holds up no other: it is logged as an error, and tried again some minutes later. A
         partition that is too busy holds up no other: the rest of its page is left to the next round.
@@ -96,7 +96,7 @@ class Deadlines:
                     if self.time() > ends_at:
                         return met
                     try:
-                        done = await self._meet_all(some)
+                        done = await self._fire_all(some)
                     except (Throttled, Unavailable) as error:
                         busy.append(error)
                         break
@@ -110,8 +110,8 @@ class Deadlines:
             raise busy[0]
         return met
 
-    async def _meet_all(self, some: Sequence[DueDocument]) -> Mapping[DueDocument, bool]:
-        """Those that are not due any more, and whether each was changed. Raises what hits all of them."""
+    async def _fire_all(self, some: Sequence[DueDocument]) -> Mapping[DueDocument, bool]:
+        """Handles each document; returns the settled ones, and whether each was changed. Raises failures of all."""
         outcomes = await asyncio.gather(*map(self._try, some), return_exceptions=True)
         failures = [each for each in outcomes if isinstance(each, BaseException)]
         if len(failures) == len(some):  # one partition may be full, or throttled
@@ -127,7 +127,7 @@ class Deadlines:
             return None
         try:
             with own_failures():
-                return await self.meet_one(found, self.clock())
+                return await self.fire_one(found, self.clock())
         except (Throttled, Unavailable):
             raise
         except ConcurrentChange:
@@ -140,14 +140,14 @@ class Deadlines:
             return None
 
     async def pages(self, now: datetime) -> AsyncIterator[Sequence[DueDocument]]:
-        """Those that are due at this time, in no order. Raises Throttled, Unavailable, Misconfigured."""
+        """Yields the documents that are due at this time, in no order. Raises Throttled, Unavailable, Misconfigured."""
         with reported():
             async for items in self.container.pages(LIST_DUE, {"@now": text_of_now(now)}, _PAGE):
                 yield [
                     found for found in map(_found, items) if found is not None and found.kind in self.kinds
                 ]
 
-    async def meet_one(self, found: DueDocument, at: datetime) -> bool:
+    async def fire_one(self, found: DueDocument, at: datetime) -> bool:
         """Call ``on_due`` of the aggregate, in a change as any other. Returns whether anything was changed.
 
         Raises Throttled, Unavailable, ConcurrentChange, NotSettled, and whatever is raised by what happens then.
@@ -168,7 +168,7 @@ class Deadlines:
         return bool(receipt.events)
 
     async def _correct(self, found: DueDocument, kind: type[Aggregate[Any]]) -> None:
-        """Let the document say when the aggregate is due, if it does not: by a rule that was made later, say.
+        """Corrects the due time in the document, such as after the aggregate's rule was changed.
 
         The field alone is written, at the version that was read: no event describes it. Raises Throttled, Unavailable.
         """
@@ -192,18 +192,18 @@ def deadlines_of(
     aggregates: Aggregates,
     clock: Callable[[], datetime] = utc_now,
 ) -> Deadlines | None:
-    """Returns what meets the deadlines of those that can be due; None: none can, and nothing is looked for."""
+    """Returns the deadlines of the aggregates that can be due; None: no aggregate can."""
     due = {each.aggregate_type: each for each in kinds if each.can_be_due()}
     return Deadlines(container, aggregates, due, clock) if due else None
 
 
 def due_origin() -> Origin:
-    """Of what happens by itself."""
+    """Returns the origin of a change that a deadline makes."""
     return Origin(f"{CAUSE}{new_id()}")
 
 
 def fall_due(aggregate: Aggregate[Any], at: datetime) -> None:
-    """Let what is due happen; nothing, where the state says that it is not. Raises NotSettled."""
+    """Calls ``on_due``, unless the state says that the aggregate is not due. Raises NotSettled."""
     due = aggregate.due
     if due is None or due > at:
         return
@@ -216,7 +216,7 @@ def fall_due(aggregate: Aggregate[Any], at: datetime) -> None:
 
 
 def _in_any_order(found: Sequence[DueDocument]) -> Iterator[Sequence[DueDocument]]:
-    """A few at a time: two processes that look at once meet other ones first."""
+    """Yields them shuffled, a few at a time, so that two processes at once mostly handle different ones."""
     shuffled = randomness().sample(found, len(found))
     for start in range(0, len(shuffled), _AT_ONCE):
         yield shuffled[start : start + _AT_ONCE]

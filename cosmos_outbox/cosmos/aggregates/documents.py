@@ -117,7 +117,7 @@ def check_feed_can_be_read(what: str, data: Any, *, around: int) -> None:
 
 
 def _levels(data: Any) -> int:
-    """How many objects and lists are inside each other at the deepest place; one more than allowed ends the search."""
+    """Returns the depth of nested objects and lists; the search ends at one more than allowed."""
     levels, level = 0, [data]
     while (
         level := [each for each in level if isinstance(each, dict | list | tuple)]
@@ -204,7 +204,7 @@ def due_text(at: datetime) -> str:
 
 
 def text_of_now(now: datetime) -> str:
-    """The greatest text that the time of an aggregate which is due by now can have."""
+    """Returns the text up to which due times are over now."""
     return _written(now.astimezone(UTC))
 
 
@@ -365,7 +365,7 @@ def skip_marker_document(
 
 
 def digest(item: Mapping[str, Any], paths: PartitionKeyPaths = PARTITION_KEY) -> str:
-    """The digest that shows whether an event document is as it was committed.
+    """Returns the digest by which an event document is verified.
 
     Raises ValueError for what no digest can be made of.
 
@@ -485,7 +485,7 @@ def _tombstone_model(kind: type[Aggregate[Any]]) -> type[AggregateState]:
 
 
 def _tombstone(aggregate: Aggregate[Any], state: AggregateState) -> Item:
-    """The data of a deleted aggregate: nothing personal. Raises TypeError: too little of it is left to be known by."""
+    """Returns the data of a deleted aggregate: nothing personal. Raises TypeError: it does not yield its key."""
     kind = type(aggregate)
     kept = {*_tombstone_model(kind).model_fields}
     data = state.model_dump(mode="json", by_alias=True, include=kept) | {"deleted": True}

@@ -121,7 +121,7 @@ class CosmosClaims:
         raise Unavailable("the claim of the Idempotency-Key expired at this moment: send the request again")
 
     async def _make(self, key_digest: str, fingerprint: str) -> KeyReservation | None:
-        """The claim, made; None when there is one, which no old read says, but the write itself."""
+        """Creates the claim; None: there is one, which the refused write proves."""
         usable_until, aggregate_id = self._usable_until(), new_id()
         try:
             claim = _claim_item(key_digest, fingerprint, aggregate_id, ttl=self.lifetime_seconds)
@@ -133,7 +133,7 @@ class CosmosClaims:
         return KeyReservation(aggregate_id, fingerprint, usable_until, self.lifetime_seconds, is_new=True)
 
     async def _find(self, key_digest: str) -> KeyReservation | None:
-        """The claim that is there; None when it has just expired. Raises Unavailable when it is about to.
+        """Returns the existing claim; None: it has just expired. Raises Unavailable if it is about to.
 
         Rule token_of_the_refusal: the container reads with the session token of the refused creation.
         """
@@ -158,7 +158,7 @@ class CosmosClaims:
         )
 
     def _usable_until(self) -> float:
-        """Counted from before the call that makes or reads the claim, so that the claim outlives this time."""
+        """Returns the time until which the claim surely lives: counted from before the call that makes or reads it."""
         return monotonic() + self.longest_request_seconds
 
 

@@ -21,7 +21,7 @@ _LIVING = "c.type = @type AND (NOT IS_DEFINED(c.data.deleted) OR c.data.deleted 
 
 
 def indexed(kind: type[Aggregate[Any]]) -> Iterator[str]:
-    """The paths by which some of them are found, besides ``id`` and ``_ts``, which are always indexed."""
+    """Returns the paths of filters, besides ``id`` and ``_ts``, which are always indexed."""
     names = [CREATED_AT] if Order.CREATED in orders(kind) else []
     yield from (f"/data/{_alias(kind, name)}" for name in (*names, *kind.found_by))
 
@@ -40,7 +40,7 @@ class ListQuery:
     kind: type[Aggregate[Any]]
     selection: Selection
     token: str | None
-    """Of the page before, without its seal; None: the first page."""
+    """The token of the page before, decrypted; None: the first page."""
 
     @property
     def scope(self) -> str:
@@ -86,7 +86,7 @@ class ListQuery:
         return given
 
     def position(self, item: Mapping[str, Any]) -> str:
-        """The token, without its seal, of the page after this item."""
+        """Returns the token, not yet encrypted, of the page after this item."""
         return json.dumps([self._key(item), item["id"]])
 
     @property
@@ -100,7 +100,7 @@ class ListQuery:
         return found
 
     def _after(self) -> tuple[Any, str] | None:
-        """Raises UnknownContinuation: any caller that knows the list's name can seal anything."""
+        """Checks the token's content. Raises UnknownContinuation: a caller that knows the list's name can forge one."""
         if self.token is None:
             return None
         try:

@@ -74,7 +74,7 @@ class Changed:
     changes: Changes[AggregateState]
 
     def receipt(self, etag: ETag | None) -> Receipt[Any]:
-        """For the caller, once it is stored at that version."""
+        """Returns the caller's receipt, once the change is stored at that version."""
         return Receipt(type(self.aggregate).load(self.changes.state), etag, len(self.changes.events))
 
 

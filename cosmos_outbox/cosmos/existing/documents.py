@@ -50,7 +50,7 @@ from cosmos_outbox.outbox.event import ENVELOPE, Timestamp
 from cosmos_outbox.outbox.feed import Poison
 
 NO_ID = re.compile(r"[/\\?#]|^\.\.?$")
-"""The texts that no id has. One or two dots alone are taken out of a request's path: no client reads the document."""
+"""Texts that cannot be ids: HTTP clients remove one or two dots alone from a path."""
 _LONGEST_ID = 1023
 """In bytes (https://learn.microsoft.com/azure/cosmos-db/concepts-limits#per-item-limits)."""
 
@@ -72,7 +72,7 @@ class Raised:
 
 
 def as_json(value: Mapping[str, Any], what: str) -> Item:
-    """A copy, as it will be read again. Raises Unpublishable: it is no JSON."""
+    """Returns a copy, as it will be read again. Raises Unpublishable: it is no JSON."""
     try:
         copy: Item = json.loads(json.dumps(dict(value)))
     except (TypeError, ValueError, RecursionError) as error:
@@ -98,7 +98,7 @@ def check_id(item_id: Any) -> None:
 
 
 def own_document(document: Mapping[str, Any], key: Key, paths: PartitionKeyPaths) -> Item:
-    """A team's document as it is to be stored. Raises Unpublishable, and ValueError for one of another partition."""
+    """Returns a team's document as it is to be stored. Raises Unpublishable; ValueError: it is of another partition."""
     item = without_system_fields(as_json(document, "a document"))
     check_id(item.get("id"))
     found = paths.of(item)
@@ -264,7 +264,7 @@ def patch_of(
     key: PartitionKeyPaths,
     sequences: Collection[str],
 ) -> Item:
-    """The patch as it is to be stored. Raises ValueError, and Unpublishable for what it may not store."""
+    """Returns the patch as it is to be stored. Raises ValueError, and Unpublishable for what it may not store."""
     check_id(item_id)
     if not 1 <= len(operations) <= MOST_OPERATIONS:
         raise ValueError(f"a patch has 1 to {MOST_OPERATIONS} operations, not {len(operations)}")

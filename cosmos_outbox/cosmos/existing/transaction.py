@@ -34,7 +34,7 @@ from cosmos_outbox.telemetry.tracing import committing, nearest
 
 
 class Transaction:
-    """One transaction in one partition. Enter it, name what is to be written, and leave: then it is stored.
+    """One transaction in one partition: an async context that stores what it was given when it is left.
 
     A method raises ValueError for a call that can never be right, and Unpublishable for a document that cannot be
     stored, or an event that nobody could read. Leaving the block raises these too, and
@@ -167,7 +167,7 @@ class Transaction:
         self._writes[item_id] = write
 
     def _now(self) -> datetime:
-        """Later than any time before: by it events without a sequence are distinguished within their transaction."""
+        """Returns a time later than the last one, which orders events without a sequence inside their transaction."""
         before = [event.at for event in self._raised[-1:]]
         return max([self._parts.clock(), *(at + timedelta(microseconds=1) for at in before)])
 
