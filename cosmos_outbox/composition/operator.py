@@ -39,7 +39,7 @@ def wire_operator(outbox: Outbox, relaying: Relaying) -> Operator:
         lot,
         settings.feed.lease_prefix,
         settings.event_ttl_seconds,
-        relaying.failures,
+        relaying.forwarding.failures,
     )
     parking = Parking(
         lot, relay.publisher, relay.originals, settings.relay_send_seconds, settings.parked_max_age_seconds

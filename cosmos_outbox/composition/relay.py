@@ -25,14 +25,11 @@ class Relaying:
 
     relay: Relay
     forwarding: Forwarding
-    """The handler that a reader of the feed gives its pages to."""
+    """The handler that a reader of the feed gives its pages to; it counts, and stores why pages fail."""
     leases: "ContainerProxy"
     lot: CosmosParkingLot
-    failures: RelayFailures
     deadlines: Deadlines | None
     """The changes that happen by themselves; None: none do, in this service."""
-    instance: Instance
-    """This process."""
 
 
 def wire_relay(outbox: Outbox, clients: Clients, kinds: Sequence[type[Aggregate[Any]]]) -> Relaying:
@@ -53,13 +50,10 @@ def wire_relay(outbox: Outbox, clients: Clients, kinds: Sequence[type[Aggregate[
     )
     originals = CosmosOriginals(outbox.stored, outbox.events)
     relay = Relay(publisher, lot, originals, settings.relay_send_seconds)
-    instance = Instance(shown(settings))
     return Relaying(
         relay=relay,
-        forwarding=Forwarding(relay, outbox.events, instance, failures),
+        forwarding=Forwarding(relay, outbox.events, Instance(shown(settings)), failures),
         leases=leases,
         lot=lot,
-        failures=failures,
         deadlines=deadlines_of(kinds, outbox.stored, outbox.aggregates),
-        instance=instance,
     )

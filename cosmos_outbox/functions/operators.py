@@ -128,7 +128,7 @@ def _add_relay(app: func.Blueprint, service: Service) -> None:
     @_admin(app, "instance")
     async def get_instance(req: Request) -> Answer:
         """GET /instance: what the process that answers has forwarded, its settings, and the service's aggregates."""
-        return json_response(200, instance(service().relay.instance, types))
+        return json_response(200, instance(service().relay.forwarding.instance, types))
 
     @_admin(app, "events/{type}/{id}")
     async def list_events(req: Request) -> Answer:

@@ -48,7 +48,7 @@ class RecentCheck(Generic[T]):
                 self._last = monotonic(), found  # a check may take longer than its answer is good for
             found = self._last[1]
         if isinstance(found, Exception):
-            raise _again(found) from found
+            raise found.with_traceback(None)  # else it would collect the tracebacks of all who get it
         return found
 
 
@@ -89,13 +89,3 @@ class Dependency:
         if took is None:
             took = monotonic() - began
         return DependencyHealth(self.name, detail is None, round(1000 * took), detail)
-
-
-def _again(error: Exception) -> Exception:
-    """An error that says the same: one that is raised often collects the tracebacks of all who got it.
-
-    Made without its constructor, which may need more than ``args``; so ``copy`` cannot do it.
-    """
-    again: Exception = type(error).__new__(type(error), *error.args)
-    vars(again).update(vars(error))
-    return again
