@@ -37,16 +37,16 @@ class Store(Protocol):
     """The store of a subscriber's entries, of what it set aside, and of what is known of its effects."""
 
     def entries(self, name: str, form: EntrySchema[S], deleted_ttl_seconds: int | None) -> "Entries[S]":
-        """Of one read model; None: deleted entries are kept for good. Raises Misconfigured."""
+        """Returns the entries of one read model; None: deleted ones are kept for good. Raises Misconfigured."""
 
     def listing(self, name: str, form: EntrySchema[S]) -> "Listing[S]":
-        """Of one read model."""
+        """Returns the list of one read model."""
 
     def set_aside(self, subscription: str, closed_ttl_seconds: int) -> "SetAside":
-        """Of one subscription."""
+        """Returns what one subscription has set aside."""
 
     def effects(self, name: str, subscription: str, ttl_seconds: int) -> "EffectRecords":
-        """Of one subscriber with effects. Raises Misconfigured."""
+        """Returns the records of one subscriber's effects. Raises Misconfigured."""
 
     async def check(self) -> None:
         """Returns if it answers. Raises the errors of the inbox, or of the outbox, when it does not."""
@@ -56,7 +56,7 @@ class StoreOf(Protocol):
     """A store as it is declared."""
 
     def open(self, environment: Mapping[str, str], resources: AsyncExitStack) -> Store:
-        """The store. Opens no connection; ``resources`` closes it. Raises Misconfigured."""
+        """Returns the store. Opens no connection; ``resources`` closes it. Raises Misconfigured."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +67,14 @@ class ReadModelDeclaration(Generic[S]):
     aggregate_type: str
     subscription: Named
     container: Named
-    """Of the entries."""
+    """The name of the entries' container."""
     form: EntrySchema[S]
     project: "Projection[S]"
     untyped: bool
     state_of: Callable[[Mapping[str, Any]], S]
     """The entry's state of an aggregate as the source has it."""
     has_source: bool = True
-    """Whether an entry can be put right from the publisher's own state."""
+    """Whether an entry can be repaired from the publisher's own state."""
     first: "First[S] | None" = None
     """The entry's state of an aggregate's first event; None: the aggregate itself is read."""
     documents: "SourceDocuments | None" = None
@@ -91,7 +91,7 @@ class EffectDeclaration:
     aggregate_type: str
     subscription: Named
     container: Named
-    """Of the records of the events."""
+    """The name of the container of the events' records."""
     run: "Effect"
     """The function that is run for each event."""
     kinds: frozenset[str] | None
@@ -109,11 +109,11 @@ class ReactionDeclaration(Generic[A]):
 
     name: str
     aggregate_type: str
-    """Of the messages."""
+    """The type of the messages' aggregates."""
     to: type[A]
     subscription: Named
     topic: Named | None
-    """Another team's; None: the service's own."""
+    """The topic of another team; None: the service's own."""
     targets: "Targets"
     react: "React[A]"
     order: "InOrder"

@@ -15,7 +15,7 @@ from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.settings.errors import InfraError
 
 LOOK_SECONDS = 6.0
-"""The longest that one look at a dependency may take."""
+"""The maximum time of one check of a dependency."""
 
 AGE_SECONDS = 5.0
 """How old its answer may be: a page asks every few seconds, and each look opens a connection to the broker."""
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class RecentCheck(Generic[T]):
-    """Remembers for some seconds what a check returned, or with which error it failed, and lets no two run at once.
+    """Caches for some seconds the result of a check, or its error, and lets no two run at once.
 
     A call that costs something cannot be made dear by who asks often.
     """
@@ -54,14 +54,14 @@ class RecentCheck(Generic[T]):
 
 @dataclass(frozen=True)
 class DependencyHealth:
-    """The result of one look."""
+    """The result of one check."""
 
     name: str
     ok: bool
     milliseconds: int
-    """How long one round trip took; or the whole look, where that is all that is known."""
+    """The time of one round trip; or of the whole check, where only that is known."""
     detail: str | None
-    """Why the service cannot be used, in words for an operator; None: it can."""
+    """The reason why the service cannot be used, for an operator; None: it can."""
 
 
 class Dependency:

@@ -69,7 +69,7 @@ class LeaseStatus:
     newest: int | None = None
     """The LSN of the partition's newest transaction; None: not known, because the partition was just split."""
     silent_seconds: float | None = None
-    """Since the lease was last written, which its owner does every few seconds; None: not known."""
+    """The time since the lease was last written, which its owner does every few seconds; None: not known."""
 
     @property
     def held(self) -> LeaseState:
@@ -80,7 +80,7 @@ class LeaseStatus:
         return LeaseState.BY_SILENT if silent else LeaseState.YES
 
     def view(self) -> Mapping[str, Any]:
-        """As JSON."""
+        """Returns it as JSON."""
         return {
             "lease": self.lease,
             "owner": self.owner,
@@ -159,7 +159,7 @@ def report(status: RelayStatus) -> None:
 
 
 DEADLINE_SECONDS = 20.0
-"""For reading how far all leases are, the SDK's own retries included."""
+"""The maximum time to read how far all leases are, with the SDK's own retries."""
 
 _log = logging.getLogger(__name__)
 

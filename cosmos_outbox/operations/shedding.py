@@ -17,10 +17,10 @@ from cosmos_outbox.settings.errors import InfraError, Overloaded
 from cosmos_outbox.telemetry.tracing import of_no_request
 
 LOOK_SECONDS = 5.0
-"""How often a process looks at most; a look costs a query of the leases, and one small read for each."""
+"""The shortest pause between checks of a process; each costs a query of the leases, and one small read for each."""
 
 TRUST_SECONDS = 30.0
-"""How long the last look counts, when those after it fail."""
+"""How long the last result counts if the checks after it fail."""
 
 RESUME_SHARE = 0.8
 """Refused writers are let in again below this share of the limit, so that it does not change with each look."""
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class LoadShedder:
-    """Decides whether a change is let in."""
+    """Decides whether a change is accepted."""
 
     def __init__(
         self, oldest_waiting_seconds: Callable[[], Awaitable[float]], after_seconds: int | None
@@ -46,7 +46,7 @@ class LoadShedder:
         self._throttle = LogThrottle()
 
     def check(self) -> None:
-        """Return if a change is let in; call it before anything is stored. Never waits. Raises Overloaded."""
+        """Return if a change is accepted; call it before anything is stored. Never waits. Raises Overloaded."""
         if self._after is None:
             return
         now = monotonic()
@@ -64,7 +64,7 @@ class LoadShedder:
             )
 
     async def close(self) -> None:
-        """End a look that is under way."""
+        """End a running check of the age."""
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait([self._looking])

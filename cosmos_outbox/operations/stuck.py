@@ -26,7 +26,7 @@ from cosmos_outbox.lists.continuation import unusable
 from cosmos_outbox.outbox.errors import NotInTheWay, NotParked, NotStuck
 
 LONGEST_REASON = 500
-"""In characters, of why something is discarded."""
+"""The maximum length of the reason for a discarding, in characters."""
 
 _ID = re.compile(r"[0-9a-f]{32}")
 
@@ -178,7 +178,7 @@ class _SetAsideRecords:
 
 
 _Source = _ParkedEvents | _SetAsideRecords
-"""The places where something may be stuck. A verb raises NotParked or NotSetAside for an id that is not there."""
+"""The places where something may be stuck. A call raises NotParked or NotSetAside for an id that is not there."""
 
 
 def _of_event(parked: ParkedEvent, document: View | None = None) -> Stuck:
@@ -229,7 +229,7 @@ class StuckList:
         return await self._first(stuck_id, lambda source: source.retry(stuck_id, to_the_end=to_the_end))
 
     async def discard(self, stuck_id: str, reason: str) -> None:
-        """Give it up for good. Raises NotStuck, and as ``Parking.discard`` and ``Retrier.discard`` do."""
+        """Discard it for good. Raises NotStuck, and as ``Parking.discard`` and ``Retrier.discard`` do."""
         await self._first(stuck_id, lambda source: source.discard(stuck_id, reason))
 
     async def _first(self, stuck_id: str, verb: Callable[[_Source], Awaitable[T]]) -> T:
