@@ -220,7 +220,7 @@ def created(**fields: Any) -> Step:
 
 WRONG: list[tuple[str, list[Step]]] = [
     (
-        "document a is not in the partition of this transaction: at /tenantId",
+        "document a is not in the partition of this transaction: give /tenantId the value",
         [created(id="a", tenantId="other")],
     ),
     ("not in the partition", [lambda tx: tx.create({"id": "a"})]),

@@ -254,7 +254,7 @@ async def test_an_entry_ahead_of_its_source_is_reported_and_left(caplog: pytest.
     key = world.has("a", 4, 2)
     assert await world.walked() == Counts(entries=1, sources=1, ahead=1)
     assert world.sequence(key) == 4
-    assert "ahead of its source, 4 to 2" in caplog.text
+    assert "at sequence 4, ahead of its source at 2" in caplog.text
 
 
 async def test_an_old_list_of_sources_is_no_report(caplog: pytest.LogCaptureFixture) -> None:
