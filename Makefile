@@ -17,7 +17,7 @@ SIMULATED = simulated.contacts:CONTACTS
 # Where byte code is not kept, each process of tests writes the asserts of all tests anew: ten seconds of CPU for each.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help venv run test test-all test-deep torture simulate lint format demo bench lock release clean
+.PHONY: help venv run test test-all test-deep test-lowest torture simulate lint format demo bench lock release clean
 .PHONY: azurite emulators-up emulators-down test-emulators test-gaps
 COMPOSE = docker compose --file deploy/emulators/compose.yaml
 
@@ -46,6 +46,16 @@ test-all: venv ## run all tests but the deep ones: the long ones too, as CI does
 
 test-deep: venv ## run the torture test's own tests, and look at every state of the models
 	@exec $(PYTEST) -m deep $(ARGS)
+
+# The lowest version of what the packages ask for themselves, with the newest of what these need.
+LOWEST = .venv/lowest
+test-lowest: venv ## run unit and contract tests with the lowest versions that pyproject.toml allows
+	@.venv/bin/uv venv --quiet --clear --python $(BIN) $(LOWEST)
+	@printf -- '--editable %s\n' '.[functions,servicebus,storagequeue,webhook,fastapi,docs,telemetry,prometheus]' \
+	./packages/changefeed ./packages/devstack | .venv/bin/uv pip compile --quiet --no-config --no-annotate --python $(LOWEST)/bin/python \
+	--resolution lowest-direct - | grep == > $(LOWEST)/pins.txt
+	@.venv/bin/uv pip install --quiet --python $(LOWEST)/bin/python -r requirements-dev.txt --constraint $(LOWEST)/pins.txt
+	@exec $(LOWEST)/bin/python $(TESTS) -m "not long and not deep" tests/unit tests/contract $(ARGS)
 
 torture: venv ## break everything for SECONDS (60) and check that nothing was lost; SEED=n repeats a plan
 	@exec $(BIN) -m tests.torture --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)

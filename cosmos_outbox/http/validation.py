@@ -20,11 +20,11 @@ _READ_ONLY = (
 )
 _INEXACT = 'must be a whole number, or a text such as "12.50"'
 _MADE_IN_PYTHON = """
-    base64_decode byte_size byte_size_unit bytes_type color_error import_error ip_any_address ip_any_interface
-    ip_any_network ip_v4_address ip_v4_interface ip_v4_network ip_v6_address ip_v6_interface ip_v6_network
-    not_operation_failed parent_does_not_exist path_exists path_not_directory path_not_file path_not_socket path_type
-    pattern_bytes_type pattern_regex pattern_str_type pattern_type payment_card_number_brand payment_card_number_digits
-    payment_card_number_luhn predicate_failed sequence_str zoneinfo_str
+    base64_decode byte_size byte_size_unit bytes_type color_error fraction_parsing import_error ip_any_address
+    ip_any_interface ip_any_network ip_v4_address ip_v4_interface ip_v4_network ip_v6_address ip_v6_interface
+    ip_v6_network not_operation_failed parent_does_not_exist path_exists path_not_directory path_not_file
+    path_not_socket path_type pattern_bytes_type pattern_regex pattern_str_type pattern_type payment_card_number_brand
+    payment_card_number_digits payment_card_number_luhn predicate_failed sequence_str zoneinfo_str
 """
 """Errors of pydantic's own types that its core does not list."""
 _OF_PYDANTIC = frozenset([*get_args(core_schema.ErrorType), *_MADE_IN_PYTHON.split()])
@@ -70,7 +70,7 @@ _KINDS = {
     "model": "a JSON object", "dict": "a JSON object", "mapping": "a JSON object", "dataclass": "a JSON object",
     "ip_": "an IP address or network", "zoneinfo": "a time zone, such as Europe/Oslo", "base64": "base64",
     "byte_size": "a number of bytes, such as 10MB", "pattern": "a regular expression", "payment": "a card number",
-    "color": "a colour",
+    "color": "a colour", "fraction": "a fraction, such as 3/4",
 }  # fmt: skip
 """The expected kind of value by a prefix of the rule's name. The first match wins."""
 _CODES = {
