@@ -1,12 +1,15 @@
 """Metrics and traces of the whole path reach a collector over a real socket, and nothing personal is in their bytes."""
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import aiohttp
 import pytest
 
 from devstack.testing import eventually
 from tests.e2e.conftest import Stack, stack
+from tests.support.command import worker
 from tests.support.otlp import Collector, Span, collector
 from tests.support.paths import ROOT
 
@@ -84,3 +87,47 @@ async def test_one_trace_and_the_metrics_of_a_request_reach_the_collector(
     of_metrics = {str(value) for _, _, attributes, _ in received.points for value in attributes.values()}
     assert contact_id not in of_metrics
     assert "order-4711" not in of_metrics
+
+
+@pytest.mark.long  # the host's worker exports in the first one
+async def test_the_workers_export_the_same_and_what_is_left_when_they_end(
+    traced: Stack, http: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    """The intervals are an hour: what comes was sent by the flush at the end."""
+    async with http.post(
+        f"{traced.url}/contacts", json=PERSON, headers={"x-correlation-id": "order-4712"}
+    ) as answer:
+        assert answer.status == 201
+    with collector() as received:
+        settings = {
+            "COSMOS": traced.cosmos.connection_string,
+            "COSMOS_DATABASE": traced.database,
+            "SERVICEBUS": traced.servicebus.connection_string,
+            "SERVICEBUS_TOPIC": traced.topic.name,
+            "OTEL_EXPORTER_OTLP_ENDPOINT": received.address,
+            "OTEL_METRIC_EXPORT_INTERVAL": "3600000",
+            "OTEL_BSP_SCHEDULE_DELAY": "3600000",
+        }
+        # Each reads from the beginning, beside the app: a lease prefix and a subscription of its own.
+        relay = worker("relay", settings | {"RELAY_LEASE_PREFIX": "own-"}, tmp_path / "relay.log")
+        subscriber = worker(
+            "subscriber",
+            settings | {"SERVICEBUS_SUBSCRIPTION": traced.topic.subscription},
+            tmp_path / "subscriber.log",
+        )
+        try:
+            log = tmp_path / "subscriber.log"
+            # A line of the worker carries the id of its request, as one of the app does.
+            received_it = re.compile(r"received ContactCreatedEvent .* \[order-4712\]")
+            await eventually(lambda: bool(received_it.search(log.read_text())))
+            await eventually(lambda: "forwarded" in (tmp_path / "relay.log").read_text())
+        finally:
+            codes = [process.terminate() for process in (relay, subscriber)]
+        assert codes == [0, 0]
+        names = received.metrics.keys()
+        assert names >= {
+            "messaging.client.sent.messages",
+            "outbox.inbox.events",
+            "outbox.relay.since_success",
+        }
+        assert {span.name.partition(" ")[0] for span in received.spans} >= {"send", "process"}
