@@ -360,7 +360,7 @@ async def test_nothing_is_sent_later_than_the_longest_call(heaps: Heaps) -> None
 
     inbox = replace(inbox, reactions=Slow.over(inbox.reactions))
     slow = replace(SYSTEM, monotonic=lambda: SYSTEM.monotonic() + late[0])
-    with using(slow), pytest.raises(StoreUnavailable, match="too late"):
+    with using(slow), pytest.raises(StoreUnavailable, match="ran out of time"):
         await inbox.handle(message_for(name, "a"))
     assert await heaps.marks(name) == []
 

@@ -118,5 +118,5 @@ def test_an_aggregate_names_what_its_id_is_made_of() -> None:
     assert aggregate_from_item(KnownSeat, item).aggregate.aggregate_id == "north-7"
     other = Seat.load(SeatState(hall="north", row=7, last_sequence=1))
     other.remove()
-    with pytest.raises(TypeError, match="name in kept_after_deletion what"):
+    with pytest.raises(TypeError, match="name in kept_after_deletion all fields that"):
         stored(other)
