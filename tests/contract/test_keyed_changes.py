@@ -435,7 +435,7 @@ async def test_nothing_is_sent_later_than_the_longest_request(heaps: Instances) 
             await heaps.change(name, Heap.close)
         container = meeting(heaps)
         container.meets = [pass_time]
-        with using(slow), pytest.raises(Unavailable, match="ran out of time|took too long"):
+        with using(slow), pytest.raises(Unavailable, match=r"ran out of time|took too long"):
             await Asking(name, if_match=pinned).ask(heaps.opened(container))
         assert await heaps.records(name) == []
         assert await heaps.marks(name) == []
