@@ -205,11 +205,11 @@ def _parse(file: Path) -> dict[str, Any]:
 
 
 def _derive(table: Any, folder: Path, settings: Mapping[str, str], file: Path) -> dict[str, Any]:
-    """What the app's own declaration says. The app's folder is on the path, as the Functions host has it."""
+    """What the app's own declaration says. The app's folder is the last of the path: it may have an ``http.py``."""
     try:
         derived = Derived.model_validate(table)
         if str(folder) not in sys.path:
-            sys.path.insert(0, str(folder))
+            sys.path.append(str(folder))
         found = importlib.import_module(derived.by).derive(derived.source, settings)
     except Exception as error:
         raise CannotStart(f"{file}: derived: {' '.join(str(error).split())}") from error

@@ -1,5 +1,6 @@
 """devstack.toml is understood whole, or refused with one line that names the place and says what to mend."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -149,6 +150,16 @@ def test_what_the_apps_declaration_says_is_made_and_the_file_adds_to_it(
     assert (derived.name, derived.requires_duplicate_detection) == ("t", True)
     assert [each.name for each in derived.subscriptions] == ["billing", "watch"]
     assert (other.name, app.functions.path, app.settings) == ("mine", "/api", {"NAME": "n", "OTHER": "mine"})
+
+
+def test_a_module_of_the_app_hides_none_of_pythons(tmp_path: Path) -> None:
+    (tmp_path / "http.py").write_text("raise SystemExit('the one of the app')")
+    (tmp_path / "deriving.py").write_text(f"import http.client\n{DERIVING}")
+    _file(tmp_path, '[derived]\nby = "deriving"\nfrom = "billing"')
+    program = "import pathlib, sys; from devstack.app_file import read_app; read_app(pathlib.Path(sys.argv[1]), {'NAME': 'n'})"
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(
