@@ -156,8 +156,12 @@ def test_a_module_of_the_app_hides_none_of_pythons(tmp_path: Path) -> None:
     (tmp_path / "http.py").write_text("raise SystemExit('the one of the app')")
     (tmp_path / "deriving.py").write_text(f"import http.client\n{DERIVING}")
     _file(tmp_path, '[derived]\nby = "deriving"\nfrom = "billing"')
-    program = "import pathlib, sys; from devstack.app_file import read_app; read_app(pathlib.Path(sys.argv[1]), {'NAME': 'n'})"
-    command = [sys.executable, "-c", program, str(tmp_path)]
+    program = f"""
+from pathlib import Path
+from devstack.app_file import read_app
+read_app(Path({str(tmp_path)!r}), dict(NAME="n"))
+"""
+    command = [sys.executable, "-c", program]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (ended.returncode, ended.stderr) == (0, "")
 
