@@ -9,7 +9,6 @@ import pytest
 from azure.storage.queue.aio import QueueServiceClient
 
 from cosmos_outbox.testing import LocalAzure, eventually
-from devstack.testing import Service
 from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.own_stack, pytest.mark.long, pytest.mark.timeout(300)]
@@ -28,12 +27,8 @@ async def on_board(api: aiohttp.ClientSession, order: str) -> dict[str, Any]:
 
 async def test_functions_receive_from_queues(tmp_path: Path) -> None:
     with LocalAzure(tmp_path, settings={"PYTHONPATH": str(ROOT), "TRANSPORT": "storagequeue"}) as azure:
-        storage = azure.add(Service("storage", tmp_path / "storage"))
-        azure.give(STORAGEQUEUE=storage.connection_string)
-        azure.make(ORDERS)
-        async with QueueServiceClient.from_connection_string(storage.connection_string) as queues:
-            for name in QUEUES:
-                await queues.create_queue(name)
+        azure.make(ORDERS)  # the queues too
+        async with QueueServiceClient.from_connection_string(azure.settings["STORAGEQUEUE"]) as queues:
             azure.run(ORDERS)
             async with aiohttp.ClientSession(
                 azure.functions.address, timeout=aiohttp.ClientTimeout(30)
