@@ -321,21 +321,16 @@ def _code(request: Request) -> str | None:
 ETAG = "etag"
 """The name of the version's property in bodies."""
 
-
 _TAG = r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"'
-
 
 _TAGS = re.compile(rf"[ \t,]*{_TAG}(?:[ \t]*,[ \t,]*{_TAG})*[ \t,]*")
 """Matches a list of entity tags; elements may be empty (RFC 9110, 5.6.1 and 8.8.3)."""
 
-
 _DATE = re.compile(r"[A-Z][a-z]+, [^,]* GMT|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}")
 """Matches one date in each of the three formats (RFC 9110, 5.6.7), but not two dates joined by a comma."""
 
-
 _SETTLED = timedelta(seconds=3)
 """The age from which a date is returned: its second is over, even on clocks that differ by two seconds."""
-
 
 _NO_VERSION = 'W/""'
 """A weak version, equal to no stored one: those are strong."""

@@ -29,7 +29,7 @@ T = TypeVar("T")
 class RecentCheck(Generic[T]):
     """Caches for some seconds the result of a check, or its error, and lets no two run at once.
 
-    A call that costs something cannot be made dear by who asks often.
+    So callers who ask often do not make an expensive check run often.
     """
 
     def __init__(self, check: Callable[[], Awaitable[T]], *, seconds: float) -> None:

@@ -19,16 +19,11 @@ from typing import Self
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.kernel.dataclass import dataclass
-from cosmos_outbox.outbox.errors import (
-    FailureReason,
-)
-from cosmos_outbox.outbox.feed import (
-    FeedEvent,
-)
+from cosmos_outbox.outbox.errors import FailureReason
+from cosmos_outbox.outbox.feed import FeedEvent
 
 MOST = 50_000
 """The maximum number of cached events: more than all current pages of a process have."""
-
 
 KEPT_SECONDS = 600.0
 """The lifetime of an entry since the last attempt: a host pauses for at most a minute, an attempt takes minutes."""
